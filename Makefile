@@ -1,0 +1,46 @@
+# roquet: `make` is `make check`. Every tool comes through the Go module proxy, pinned in tools/go.mod.
+SHELL := bash
+GO ?= go
+TOOL := $(GO) tool -modfile=tools/go.mod
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: check help fmt format vet lint generate-check test build bench crash fuzz clean
+
+check: format vet lint generate-check test ## all that must hold before a commit
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+format: ## gofumpt and line lengths change nothing; `make fmt` applies them
+	$(TOOL) golangci-lint fmt --diff ./cmd/... ./internal/... > /dev/null || { echo "not formatted: make fmt"; exit 1; }
+
+fmt:
+	$(TOOL) golangci-lint fmt ./cmd/... ./internal/...
+
+vet:
+	$(GO) vet ./...
+
+lint: ## golangci-lint
+	$(TOOL) golangci-lint run ./...
+
+generate-check: ## generated code is what the generators make today
+	$(GO) run ./internal/protocol/gen -check
+
+test: ## all tests with the race detector, house rules (internal/lint) included
+	$(GO) test -race -timeout 20m ./...
+
+build: ## bin/roquet, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/roquet ./cmd/server
+
+bench: build ## side by side with Apache RocketMQ 5.5.0; ratios in bench/out, summary in docs/benchmarks.md
+	cd bench && $(GO) run . -roquet ../bin/roquet
+
+crash: build ## the long kill -9 run
+	cd e2e && $(GO) test ./crash -timeout 3h -run TestKill -count=1 -v -args -cycles 1000
+
+fuzz: ## each fuzzer for a minute
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
+
+clean:
+	rm -rf bin dist

@@ -1,0 +1,3 @@
+module github.com/roquetmq/roquet/bench
+
+go 1.26

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command roquet is the server and the operator's tool: `roquet serve` runs name server and broker in one
+// process.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set at build time from the repository's tag.
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "roquet:", err)
+		os.Exit(1)
+	}
+}
+
+// command is the whole command line.
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "roquet",
+		Short:         "One binary that serves Apache RocketMQ's clients: name server, broker and gateway",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       buildVersion(),
+	}
+	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "roquet", buildVersion())
+			return err
+		},
+	}
+}
+
+// buildVersion is the tag the binary was built from, or what the go tool knows of its commit.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}

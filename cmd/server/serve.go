@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/service"
+)
+
+// serveCommand runs the server until SIGTERM or SIGINT.
+func serveCommand() *cobra.Command {
+	var file string
+	var printOnly bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run name server and broker (see --roles) until SIGTERM",
+		Long: "Run name server and broker until SIGTERM. Without a flag everything works on 127.0.0.1 with data in ./data.\n" +
+			"Each flag has an environment variable and a key for the file; later layers win: file, environment, flag.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := config.Load(file, os.Environ(), changedFlags(cmd.Flags()))
+			if err != nil {
+				return err
+			}
+			if printOnly {
+				return loaded.Print(cmd.OutOrStdout())
+			}
+			level := new(slog.LevelVar)
+			logger := newLogger(cmd.ErrOrStderr(), loaded.Log, level)
+			if len(loaded.Ignored) > 0 {
+				logger.Warn("settings of the original without effect here", "keys", loaded.Ignored)
+			}
+			svc, err := service.New(loaded.Config, buildVersion(), logger, level)
+			if err != nil {
+				return err
+			}
+			return svc.Run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file: broker.conf, namesrv.conf or YAML")
+	cmd.Flags().BoolVarP(&printOnly, "print", "p", false, "print the effective configuration and exit")
+	addSettingFlags(cmd.Flags())
+	return cmd
+}
+
+// settingFlags is the annotation under which a flag remembers its key.
+const settingFlags = "roquet-key"
+
+func addSettingFlags(flags *pflag.FlagSet) {
+	defaults := config.New()
+	for _, s := range config.Settings() {
+		flags.String(s.Flag, s.Text(defaults), s.Usage+" ["+s.Key+", "+s.Environment()+"]")
+		flags.Lookup(s.Flag).Annotations = map[string][]string{settingFlags: {s.Key}}
+	}
+}
+
+// changedFlags are the settings given on the command line, by key.
+func changedFlags(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) {
+		if key := f.Annotations[settingFlags]; len(key) == 1 {
+			values[key[0]] = f.Value.String()
+		}
+	})
+	return values
+}
+
+// newLogger writes to w at the level, which may be changed while it is in use.
+func newLogger(w io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logger {
+	level.Set(logLevel(cfg.Level))
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+func logLevel(name string) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(strings.ToUpper(name))); err != nil {
+		return slog.LevelInfo // Validate has refused other names
+	}
+	return level
+}

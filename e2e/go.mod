@@ -1,0 +1,3 @@
+module github.com/roquetmq/roquet/e2e
+
+go 1.26

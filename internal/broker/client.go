@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"cmp"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker/snapshot"
+)
+
+// Channel is the connection, or the door's stand-in for one, by which a client can be reached. Its ID is
+// never used again by another.
+type Channel interface {
+	ID() uint64
+	RemoteAddr() netip.AddrPort
+}
+
+// Heartbeat is what a client says of itself. Its strings may alias a buffer; Clients clones what it keeps.
+type Heartbeat struct {
+	ClientID string
+	Language string
+	Version  int32
+	// Fingerprint is not 0 in heartbeats of version 2: it stands for the subscriptions.
+	Fingerprint int32
+	// WithoutSubscriptions says that nothing changed since a heartbeat with this Fingerprint.
+	WithoutSubscriptions bool
+	Producers            []string // groups
+	Consumers            []ConsumerData
+}
+
+// ConsumerData is a client's membership in one consumer group.
+type ConsumerData struct {
+	Group         string
+	Type          ConsumeType
+	Model         MessageModel
+	FromWhere     ConsumeFromWhere
+	UnitMode      bool
+	Subscriptions []SubscriptionData
+	// Quiet says that the group's config does not want its members told of changes.
+	Quiet bool
+}
+
+// Member is a client in a group, as it was when asked for.
+type Member struct {
+	Channel  Channel
+	ClientID string
+	Language string
+	Version  int32
+	LastSeen time.Time
+}
+
+// ConsumerGroup is a consumer group with members, as it was at one moment. It is shared and must not be
+// changed.
+type ConsumerGroup struct {
+	Name      string
+	Type      ConsumeType
+	Model     MessageModel
+	FromWhere ConsumeFromWhere
+	// Subscriptions are those of all members, by topic.
+	Subscriptions map[string]*SubscriptionData
+	channels      []Channel
+	clientIDs     []string // ordered, each once
+}
+
+// Channels returns the members' connections. The slice must not be changed.
+func (g *ConsumerGroup) Channels() []Channel { return g.channels }
+
+// ClientIDs returns the members' client ids, ordered, each once. The slice must not be changed. Known
+// difference: RocketMQ repeats a client id that two connections share, and then nobody reads half of the
+// queues.
+func (g *ConsumerGroup) ClientIDs() []string { return g.clientIDs }
+
+// member is one connection in one group. Fields but seen are guarded by Clients.mu.
+type member struct {
+	channel     Channel
+	clientID    string
+	language    string
+	version     int32
+	fingerprint int32
+	order       uint64       // of registration
+	seen        atomic.Int64 // unix ms
+	subs        subscriptions
+	typ         ConsumeType
+	model       MessageModel
+	fromWhere   ConsumeFromWhere
+}
+
+func (m *member) public() Member {
+	return Member{
+		Channel: m.channel, ClientID: m.clientID, Language: m.language, Version: m.version,
+		LastSeen: time.UnixMilli(m.seen.Load()),
+	}
+}
+
+// consumerGroup is a group's members; guarded by Clients.mu but for view.
+type consumerGroup struct {
+	name    string
+	members map[uint64]*member // by channel id
+	quiet   bool
+	view    atomic.Pointer[ConsumerGroup]
+	noticed time.Time                 // when the members were last told of a change
+	warned  map[conflictKey]time.Time // when each conflict was last told
+}
+
+// ClientsConfig configures Clients. Functions are called without any lock held and must not block.
+type ClientsConfig struct {
+	// ChannelExpiredTimeout is how long a client is known without a heartbeat; 0 means 120 s.
+	ChannelExpiredTimeout time.Duration
+	// NoticeInterval is the least time between two notices to one group; 0 means 1 s.
+	NoticeInterval time.Duration
+	// NoticesDisabled sends no notices at all.
+	NoticesDisabled bool
+	// Notify tells the members of a group that membership or subscriptions changed (request code 40); nil
+	// does nothing.
+	Notify func(group string, members []Channel)
+	// Conflict is told of members that do not fit together, each at most once in ten minutes; nil does
+	// nothing.
+	Conflict func(Conflict)
+	// Logger is required.
+	Logger *slog.Logger
+}
+
+// Clients is the table of producers and consumers that are connected. Nothing of it is stored: clients say
+// again who they are every 30 s. All methods are safe for concurrent use. The owner calls Tick every second
+// or so, and Disconnected when a connection ended. Source: ConsumerManager.java, ProducerManager.java,
+// ClientManageProcessor.java.
+type Clients struct {
+	cfg       ClientsConfig
+	consumers snapshot.Map[string, *consumerGroup]
+	conflicts atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		order     uint64
+		producers map[string]map[uint64]*member
+		byClient  map[string]*member // the newest producer of each client id
+		// groupsOf lists what a channel is in, so that its end costs nothing else.
+		groupsOf map[uint64]*channelGroups
+		pending  map[string]*consumerGroup // groups with a notice to send
+	}
+}
+
+type channelGroups struct{ consumers, producers map[string]struct{} }
+
+// NewClients returns an empty table.
+func NewClients(cfg ClientsConfig) *Clients {
+	if cfg.ChannelExpiredTimeout <= 0 {
+		cfg.ChannelExpiredTimeout = 120 * time.Second
+	}
+	if cfg.NoticeInterval <= 0 {
+		cfg.NoticeInterval = time.Second
+	}
+	if cfg.Notify == nil {
+		cfg.Notify = func(string, []Channel) {}
+	}
+	if cfg.Conflict == nil {
+		cfg.Conflict = func(Conflict) {}
+	}
+	c := &Clients{cfg: cfg}
+	c.mu.producers = map[string]map[uint64]*member{}
+	c.mu.byClient = map[string]*member{}
+	c.mu.groupsOf = map[uint64]*channelGroups{}
+	c.mu.pending = map[string]*consumerGroup{}
+	return c
+}
+
+// HeartbeatResult is what to answer to a heartbeat.
+type HeartbeatResult struct {
+	// SubscriptionsChanged asks the client for a heartbeat with subscriptions: this table does not have them.
+	SubscriptionsChanged bool
+}
+
+// Heartbeat registers the channel in the client's groups and takes over its subscriptions.
+func (c *Clients) Heartbeat(ch Channel, hb *Heartbeat, now time.Time) HeartbeatResult {
+	var result HeartbeatResult
+	var after effects
+	c.mu.Lock()
+	for _, group := range hb.Producers {
+		c.joinProducerLocked(ch, hb, group, now)
+	}
+	for i := range hb.Consumers {
+		if !c.joinConsumerLocked(ch, hb, &hb.Consumers[i], now, &after) {
+			result.SubscriptionsChanged = true
+		}
+	}
+	c.mu.Unlock()
+	c.perform(after)
+	return result
+}
+
+func (c *Clients) joinProducerLocked(ch Channel, hb *Heartbeat, group string, now time.Time) {
+	members := c.mu.producers[group]
+	if m := members[ch.ID()]; m != nil && m.clientID == hb.ClientID {
+		m.seen.Store(now.UnixMilli())
+		return
+	}
+	group = strings.Clone(group)
+	if members == nil {
+		members = map[uint64]*member{}
+		c.mu.producers[group] = members
+	}
+	m, old := c.newMemberLocked(ch, hb, now), members[ch.ID()]
+	members[ch.ID()], c.mu.byClient[m.clientID] = m, m
+	if old != nil {
+		c.unlistLocked(old)
+	}
+	c.channelLocked(ch).producers[group] = struct{}{}
+	c.cfg.Logger.Debug("producer joined", "group", group, "client_id", hb.ClientID,
+		"remote_addr", ch.RemoteAddr())
+}
+
+func (c *Clients) newMemberLocked(ch Channel, hb *Heartbeat, now time.Time) *member {
+	c.mu.order++
+	m := &member{
+		channel: ch, clientID: strings.Clone(hb.ClientID), language: strings.Clone(hb.Language),
+		version: hb.Version, order: c.mu.order,
+	}
+	m.seen.Store(now.UnixMilli())
+	return m
+}
+
+func (c *Clients) channelLocked(ch Channel) *channelGroups {
+	groups := c.mu.groupsOf[ch.ID()]
+	if groups == nil {
+		groups = &channelGroups{consumers: map[string]struct{}{}, producers: map[string]struct{}{}}
+		c.mu.groupsOf[ch.ID()] = groups
+	}
+	return groups
+}
+
+// joinConsumerLocked reports whether the member's subscriptions are known now.
+func (c *Clients) joinConsumerLocked(ch Channel, hb *Heartbeat, data *ConsumerData, now time.Time,
+	after *effects,
+) bool {
+	group, _ := c.consumers.LoadOrStore(data.Group, func() (string, *consumerGroup) {
+		g := &consumerGroup{name: strings.Clone(data.Group), members: map[uint64]*member{}}
+		return g.name, g
+	})
+	m := group.members[ch.ID()]
+	joined := m == nil || m.clientID != hb.ClientID
+	if joined {
+		m = c.newMemberLocked(ch, hb, now)
+		group.members[ch.ID()] = m
+		c.channelLocked(ch).consumers[group.name] = struct{}{}
+		c.cfg.Logger.Info("consumer joined", "group", group.name, "client_id", m.clientID,
+			"remote_addr", ch.RemoteAddr())
+	}
+	m.seen.Store(now.UnixMilli())
+	group.quiet = data.Quiet
+
+	known := true
+	changed := joined || m.typ != data.Type || m.model != data.Model || m.fromWhere != data.FromWhere
+	switch {
+	case hb.WithoutSubscriptions:
+		known = !joined && m.fingerprint == hb.Fingerprint
+	case !m.subs.sameAs(data.Subscriptions):
+		m.subs = newSubscriptions(data.Subscriptions)
+		changed = true
+	}
+	if !hb.WithoutSubscriptions {
+		m.fingerprint = hb.Fingerprint
+	}
+	if changed {
+		m.typ = ConsumeType(strings.Clone(string(data.Type)))
+		m.model = MessageModel(strings.Clone(string(data.Model)))
+		m.fromWhere = ConsumeFromWhere(strings.Clone(string(data.FromWhere)))
+		if topicsChanged := group.publish(m); joined || topicsChanged {
+			c.noticeLocked(group, now, after)
+		}
+	}
+	c.findConflictsLocked(group, m, changed, now, after)
+	return known
+}
+
+// publish makes a new view after newest changed, and reports whether the topics of the group changed.
+func (g *consumerGroup) publish(newest *member) bool {
+	old := g.view.Load()
+	v := &ConsumerGroup{Name: g.name, Subscriptions: unite(g.members)}
+	if newest != nil {
+		v.Type, v.Model, v.FromWhere = newest.typ, newest.model, newest.fromWhere
+	} else if old != nil {
+		v.Type, v.Model, v.FromWhere = old.Type, old.Model, old.FromWhere
+	}
+	for _, m := range g.members {
+		v.channels = append(v.channels, m.channel)
+		v.clientIDs = append(v.clientIDs, m.clientID)
+	}
+	slices.SortFunc(v.channels, func(a, b Channel) int { return cmp.Compare(a.ID(), b.ID()) })
+	slices.Sort(v.clientIDs)
+	v.clientIDs = slices.Compact(v.clientIDs)
+	g.view.Store(v)
+	return old == nil || !sameTopics(old.Subscriptions, v.Subscriptions)
+}
+
+func sameTopics(a, b map[string]*SubscriptionData) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for topic := range a {
+		if b[topic] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Unregister takes the channel out of the groups; an empty name is no group. Unknown ones are fine.
+func (c *Clients) Unregister(ch Channel, producerGroup, consumerGroup string, now time.Time) {
+	var after effects
+	c.mu.Lock()
+	if producerGroup != "" {
+		c.leaveProducerLocked(ch.ID(), producerGroup)
+	}
+	if consumerGroup != "" {
+		c.leaveConsumerLocked(ch.ID(), consumerGroup, "unregistered", now, &after)
+	}
+	c.mu.Unlock()
+	c.perform(after)
+}
+
+// Disconnected takes the channel out of all its groups: its connection ended.
+func (c *Clients) Disconnected(ch Channel, now time.Time) {
+	var after effects
+	c.mu.Lock()
+	c.disconnectedLocked(ch.ID(), "connection closed", now, &after)
+	c.mu.Unlock()
+	c.perform(after)
+}
+
+func (c *Clients) disconnectedLocked(id uint64, why string, now time.Time, after *effects) {
+	groups := c.mu.groupsOf[id]
+	if groups == nil {
+		return
+	}
+	for group := range groups.producers {
+		c.leaveProducerLocked(id, group)
+	}
+	for group := range groups.consumers {
+		c.leaveConsumerLocked(id, group, why, now, after)
+	}
+}
+
+func (c *Clients) leaveProducerLocked(id uint64, group string) {
+	members := c.mu.producers[group]
+	m := members[id]
+	if m == nil {
+		return
+	}
+	if delete(members, id); len(members) == 0 {
+		delete(c.mu.producers, group)
+	}
+	c.forgetLocked(id, func(g *channelGroups) { delete(g.producers, group) })
+	c.unlistLocked(m)
+}
+
+func (c *Clients) leaveConsumerLocked(id uint64, name, why string, now time.Time, after *effects) {
+	group, ok := c.consumers.Load(name)
+	if !ok || group.members[id] == nil {
+		return
+	}
+	m := group.members[id]
+	delete(group.members, id)
+	c.forgetLocked(id, func(g *channelGroups) { delete(g.consumers, group.name) })
+	c.cfg.Logger.Info("consumer left", "group", group.name, "client_id", m.clientID,
+		"remote_addr", m.channel.RemoteAddr(), "reason", why)
+	if len(group.members) == 0 {
+		c.consumers.Delete(group.name)
+		delete(c.mu.pending, group.name)
+		return
+	}
+	group.publish(nil)
+	c.noticeLocked(group, now, after)
+}
+
+func (c *Clients) forgetLocked(id uint64, remove func(*channelGroups)) {
+	groups := c.mu.groupsOf[id]
+	if groups == nil {
+		return
+	}
+	if remove(groups); len(groups.consumers) == 0 && len(groups.producers) == 0 {
+		delete(c.mu.groupsOf, id)
+	}
+}

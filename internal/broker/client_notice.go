@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import "time"
+
+// warnInterval is the least time between two warnings of the same conflict.
+const warnInterval = 10 * time.Minute
+
+// effects are calls that were decided on under the lock and are made after it.
+type effects struct {
+	notices   []notice
+	conflicts []Conflict
+}
+
+type notice struct {
+	group   string
+	members []Channel
+}
+
+func (c *Clients) perform(after effects) {
+	for _, n := range after.notices {
+		c.cfg.Notify(n.group, n.members)
+	}
+	for _, conflict := range after.conflicts {
+		c.conflicts.Add(1)
+		a, b := conflict.Members[0], conflict.Members[1]
+		c.cfg.Logger.Warn("members of a consumer group do not fit together",
+			"conflict", string(conflict.Kind), "group", conflict.Group, "topic", conflict.Topic,
+			"client_id", a.ClientID,
+			"remote_addr", a.Channel.RemoteAddr(), "other_client_id", b.ClientID,
+			"other_remote_addr", b.Channel.RemoteAddr())
+		c.cfg.Conflict(conflict)
+	}
+}
+
+// noticeLocked tells the group's members of a change: at once when they were not told lately, else with the
+// next Tick, so that a thousand changes in a second make one notice. Broadcasting groups share nothing and
+// are not told.
+func (c *Clients) noticeLocked(group *consumerGroup, now time.Time, after *effects) {
+	view := group.view.Load()
+	if c.cfg.NoticesDisabled || group.quiet || view.Model == Broadcasting {
+		return
+	}
+	if now.Sub(group.noticed) < c.cfg.NoticeInterval {
+		c.mu.pending[group.name] = group
+		return
+	}
+	delete(c.mu.pending, group.name)
+	group.noticed = now
+	after.notices = append(after.notices, notice{group.name, view.channels})
+}
+
+// Notify tells the members of a group that something changed for them, such as a queue lock that came free.
+func (c *Clients) Notify(group string, now time.Time) {
+	var after effects
+	c.mu.Lock()
+	if g, ok := c.consumers.Load(group); ok && g.view.Load() != nil {
+		c.noticeLocked(g, now, &after)
+	}
+	c.mu.Unlock()
+	c.perform(after)
+}
+
+// Tick sends the notices that were held back. To be called about every NoticeInterval.
+func (c *Clients) Tick(now time.Time) {
+	var after effects
+	c.mu.Lock()
+	for _, group := range c.mu.pending {
+		c.noticeLocked(group, now, &after)
+	}
+	c.mu.Unlock()
+	c.perform(after)
+}
+
+// findConflictsLocked compares m, from which a heartbeat came, with the other members of its group.
+func (c *Clients) findConflictsLocked(group *consumerGroup, m *member, changed bool, now time.Time,
+	after *effects,
+) {
+	if len(group.members) < 2 {
+		return
+	}
+	for _, other := range group.members {
+		if other == m {
+			continue
+		}
+		if other.clientID == m.clientID && m.model != Broadcasting && bothAlive(m, other) {
+			group.warn(conflictKey{kind: ConflictClientID}, m, other, now, after)
+		}
+		if !changed {
+			continue
+		}
+		if other.model != m.model || other.typ != m.typ {
+			group.warn(conflictKey{kind: ConflictModel}, m, other, now, after)
+		}
+		if topic, differ := differing(m.subs, other.subs); differ && m.subs != nil && other.subs != nil {
+			group.warn(conflictKey{ConflictSubscription, topic}, m, other, now, after)
+		}
+	}
+}
+
+// bothAlive tells two clients from one that came back on a new connection while the old one is not closed
+// yet: the older connection still has heartbeats, or the two have different addresses.
+func bothAlive(m, other *member) bool {
+	return m.order < other.order || m.channel.RemoteAddr().Addr() != other.channel.RemoteAddr().Addr()
+}
+
+// conflictKey is what makes one conflict of a group the same as another.
+type conflictKey struct {
+	kind  ConflictKind
+	topic string
+}
+
+// warn notes one conflict, unless the same was told lately.
+func (g *consumerGroup) warn(key conflictKey, a, b *member, now time.Time, after *effects) {
+	if last, told := g.warned[key]; told && now.Sub(last) < warnInterval {
+		return
+	}
+	if g.warned == nil {
+		g.warned = map[conflictKey]time.Time{}
+	}
+	g.warned[key] = now
+	after.conflicts = append(after.conflicts, Conflict{
+		Kind: key.kind, Group: g.name, Topic: key.topic,
+		Members: [2]Member{a.public(), b.public()},
+	})
+}

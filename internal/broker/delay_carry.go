@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// What is carried forward in one Write, and how much is looked for at once.
+const (
+	maxCarryBytes = 1 << 20
+	maxCarryCount = 1024
+)
+
+// CarryForward appends again every message that still waits and lies in front of cut, under a new queue
+// offset, with its timer, so that the log in front of cut can be dropped. It returns when all that is
+// durable. Deliveries go on meanwhile: each message is either delivered or carried forward.
+func (d *Delays) CarryForward(ctx context.Context, cut message.LogOffset) error {
+	stop := context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		d.mu.free.Broadcast()
+		d.mu.Unlock()
+	})
+	defer stop()
+	pass := carryPass{cut: cut, behind: map[uint8]message.QueueOffset{}}
+	for {
+		found, more, err := d.before(&pass)
+		if err != nil {
+			return err
+		}
+		mine := d.claim(found)
+		pass.passedOver += len(found) - len(mine)
+		if err := ctx.Err(); err != nil {
+			d.giveBack(mine)
+			return fmt.Errorf("carry delayed messages forward: %w", err)
+		}
+		if err := d.carry(mine); err != nil {
+			return fmt.Errorf("carry delayed messages forward: %w", err)
+		}
+		if more {
+			continue
+		}
+		if pass.passedOver == 0 {
+			return nil
+		}
+		d.awaitFree(ctx, len(mine) == 0)
+		pass.from, pass.passedOver = nil, 0 // those that were being delivered: once more from the beginning
+	}
+}
+
+// carryPass is how far one pass over the timers is.
+type carryPass struct {
+	cut        message.LogOffset
+	from       []byte
+	behind     map[uint8]message.QueueOffset // by level, an offset that is known to lie behind cut
+	passedOver int                           // timers that were taken
+}
+
+// before returns timers, at most maxCarryCount, whose messages lie in front of cut, in the order in which
+// they lie, and whether there may be more.
+func (d *Delays) before(p *carryPass) (found []timerKey, more bool, err error) {
+	scanErr := d.log.ScanStateRange(message.SpaceTimer, p.from, nil, func(key, _ []byte) bool {
+		if len(found) == maxCarryCount {
+			p.from, more = append(p.from[:0], key...), true
+			return false
+		}
+		k, ok := decodeTimerKey(key)
+		if known, seen := p.behind[k.level]; !ok || seen && k.offset >= known {
+			return true
+		}
+		topic, queueID := k.queue()
+		rec, readErr := d.log.At(topic, queueID, k.offset)
+		switch {
+		case readErr != nil: // what cannot be read cannot be carried: its delivery reports it
+		case rec.LogOffset() >= p.cut:
+			p.behind[k.level] = k.offset
+		default:
+			found = append(found, k)
+		}
+		return true
+	})
+	slices.SortFunc(found, compareStored)
+	return found, more, scanErr
+}
+
+// claim takes up those of found that are not being delivered.
+func (d *Delays) claim(found []timerKey) []timerKey {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	mine := found[:0:0]
+	for _, k := range found {
+		if d.mu.due.take(k) {
+			mine = append(mine, k)
+		}
+	}
+	return mine
+}
+
+// awaitFree waits, if wait is set, until a timer that was taken is settled.
+func (d *Delays) awaitFree(ctx context.Context, wait bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if wait && len(d.mu.due.taken) > 0 && ctx.Err() == nil {
+		d.mu.free.Wait()
+	}
+}
+
+func (d *Delays) giveBack(keys []timerKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range keys {
+		d.mu.due.release(k, 0)
+	}
+}
+
+// stateOf returns where the message of a timer is going, and whether the timer is still there. For one that
+// is taken the answer holds.
+func (d *Delays) stateOf(k timerKey) (topic []byte, found bool, err error) {
+	err = d.log.ScanStateRange(message.SpaceTimer, k.encode(), append(k.encode(), 0), func(_, value []byte) bool {
+		topic, found = append([]byte(nil), value...), true
+		return false
+	})
+	return topic, found, err
+}
+
+// carry appends the messages of keys, which are taken, with their timers, and waits until that is durable.
+func (d *Delays) carry(keys []timerKey) error {
+	for len(keys) > 0 {
+		w, n, gone, err := d.carryWrite(keys)
+		if err == nil && len(w.Messages) > 0 {
+			err = d.appendAndWait(w)
+		}
+		d.mu.Lock()
+		for i, k := range keys[:n] {
+			if err != nil && !slices.Contains(gone, i) {
+				d.mu.due.release(k, 0)
+				continue
+			}
+			d.mu.due.settle(k)
+			d.ahead.take(k)
+		}
+		if err != nil {
+			for _, k := range keys[n:] {
+				d.mu.due.release(k, 0)
+			}
+		}
+		waited := d.settledLocked()
+		d.mu.Unlock()
+		if waited {
+			d.wake()
+		}
+		if err != nil {
+			return err
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+func (d *Delays) appendAndWait(w *store.Write) error {
+	done := make(chan error, 1)
+	w.Done = func(_ *store.Write, err error) { done <- err }
+	if err := d.log.Append(w); err != nil {
+		return err
+	}
+	return <-done
+}
+
+// carryWrite makes the Write that carries the first n of keys forward; gone are the indexes of those that
+// were delivered before they were claimed. With an error n is how far it came.
+func (d *Delays) carryWrite(keys []timerKey) (w *store.Write, n int, gone []int, err error) {
+	w = &store.Write{Assigned: setCarried}
+	for size := 0; n < len(keys) && size < maxCarryBytes; n++ {
+		k := keys[n]
+		topic, live, err := d.stateOf(k)
+		if err != nil {
+			return w, n + 1, gone, err
+		}
+		if !live {
+			gone = append(gone, n)
+			continue
+		}
+		m, err := d.waiting(k)
+		if err != nil {
+			return w, n + 1, gone, err
+		}
+		size += m.EncodedLen()
+		w.Messages = append(w.Messages, m)
+		w.State = append(w.State, k.end(topic), k.set(topic))
+	}
+	return w, n, gone, nil
+}
+
+// waiting returns the message of a timer as it waits.
+func (d *Delays) waiting(k timerKey) (message.Message, error) {
+	topic, queueID := k.queue()
+	rec, err := d.log.At(topic, queueID, k.offset)
+	if err != nil {
+		return message.Message{}, errors.Join(errors.New("read a waiting message"), err)
+	}
+	return message.Decode(rec)
+}
+
+// setCarried gives each new timer the queue offset of its message. It runs under the log's append lock.
+func setCarried(w *store.Write) {
+	for i := range w.Messages {
+		binary.BigEndian.PutUint64(w.State[2*i+1].Key[9:], uint64(w.Messages[i].QueueOffset))
+	}
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roquetmq/roquet/internal/commitlog"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+const (
+	// A delivery is one Write of this many messages or bytes; so many messages may be on their way at once.
+	maxDeliveryCount = 64
+	maxDeliveryBytes = 1 << 20
+	maxUndelivered   = 2048
+	// maxUndeliveredBytes bounds their bytes, but for the last Write.
+	maxUndeliveredBytes = 16 << 20
+
+	// maxLookCount bounds the timers that one look takes up.
+	maxLookCount = maxUndelivered / 2
+
+	// deliveryRetry is how long to wait after a Write was refused.
+	deliveryRetry = time.Second
+
+	// maxSleep bounds a sleep while something waits, so that a clock that was set is noticed.
+	maxSleep = time.Second
+)
+
+// TimerLog is what Delays needs of the store. *store.Store is one.
+type TimerLog interface {
+	Append(w *store.Write) error
+	At(topic string, queueID int32, off message.QueueOffset) (message.Record, error)
+	ScanStateRange(space message.Space, from, to []byte, fn func(key, value []byte) bool) error
+}
+
+// Delays delivers messages that wait in the schedule and the timer topic when they are due. A timer is a
+// state record; the message's copy for its real topic and the deletion of the timer are one Write, so that a
+// message is delivered exactly once, whenever the broker dies. Timers whose time passed while it was down are
+// delivered at the start. All methods are safe for concurrent use.
+//
+// Source: ScheduleMessageService.java, TimerMessageStore.java. Known differences: no polling, exactly once,
+// to the millisecond, and a message whose topic was deleted meanwhile is dropped, with a warning.
+type Delays struct {
+	topics *Topics
+	log    TimerLog
+	logger *slog.Logger
+	kick   chan struct{} // something to look at, before the time slept until
+	ahead  *readAhead
+
+	mu struct {
+		sync.Mutex
+		due     dueKeys
+		free    *sync.Cond // a taken key was settled
+		later   []func(stopped error)
+		stopped error // why nothing is delivered any more
+		passed  int64 // ms: what was due before has been looked for
+		bytes   int   // of the deliveries that are on their way
+		stats   delayStats
+	}
+}
+
+// NewDelays returns Delays over the store's timers. The store's OnState of message.SpaceTimer must be given
+// OnTimer, and its OnRetain CarryForward, before the store runs.
+func NewDelays(topics *Topics, log TimerLog, logger *slog.Logger) *Delays {
+	d := &Delays{topics: topics, log: log, logger: logger, kick: make(chan struct{}, 1), ahead: newReadAhead()}
+	d.mu.due = newDueKeys()
+	d.mu.free = sync.NewCond(&d.mu.Mutex)
+	d.mu.stats.waiting = newPendingCount()
+	return d
+}
+
+// OnTimer takes note of a timer that was stored or ended. Applier only.
+func (d *Delays) OnTimer(st message.State) {
+	k, ok := decodeTimerKey(st.Key)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	d.mu.stats.waiting.note(st.Key, st.Value, !st.Delete)
+	earlier := !st.Delete && d.mu.due.add(k, st.Key)
+	d.mu.Unlock()
+	if st.Delete {
+		return
+	}
+	d.ahead.note(k.due)
+	if earlier {
+		d.wake()
+	}
+}
+
+func (d *Delays) wake() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers until ctx is done. What it has appended by then is settled by the store.
+func (d *Delays) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for sleep(ctx, d.kick, d.deliver(time.Now())) {
+		}
+		d.runLater(commitlog.ErrClosed)
+		return nil
+	})
+	g.Go(func() error {
+		d.readAhead(ctx)
+		return nil
+	})
+	g.Go(func() error { return d.count(ctx) })
+	return g.Wait()
+}
+
+// sleep waits until the clock shows until (ms), or something comes through kick; false when ctx is done. It
+// never waits only on a timer for long: timers do not follow a clock that is set.
+func sleep(ctx context.Context, kick <-chan struct{}, until int64) bool {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if until == never {
+			timer.Stop()
+		} else {
+			timer.Reset(min(time.Until(time.UnixMilli(until)), maxSleep))
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-kick:
+			return true
+		case <-timer.C:
+			if time.Now().UnixMilli() >= until {
+				return true
+			}
+		}
+	}
+}
+
+// deliver delivers what is due at now and returns when to look again, in ms; never when only an event can
+// bring something.
+func (d *Delays) deliver(now time.Time) (next int64) {
+	d.runLater(nil)
+	for {
+		batch, next := d.collect(now)
+		if len(batch) == 0 {
+			return next
+		}
+		d.append(batch, now)
+	}
+}
+
+// collect takes up timers that are due. With none it returns when to look again.
+func (d *Delays) collect(now time.Time) (batch []timerKey, next int64) {
+	for more := true; more && len(batch) == 0; {
+		d.mu.Lock()
+		limit := maxUndelivered
+		if d.mu.bytes >= maxUndeliveredBytes {
+			limit = 0
+		}
+		from, pause, ok := d.mu.due.begin(now.UnixMilli(), limit)
+		d.mu.Unlock()
+		if !ok {
+			return nil, pause
+		}
+		var found []timerKey
+		var err error
+		found, more, next, err = d.look(from, now.UnixMilli(), maxLookCount)
+		if err != nil {
+			d.logger.Error("timers cannot be read", "error", err)
+			next = now.Add(deliveryRetry).UnixMilli()
+			d.mu.Lock()
+			d.mu.due.abort(next)
+			d.mu.Unlock()
+			return nil, next
+		}
+		d.mu.Lock()
+		batch = d.mu.due.end(found, more, now.UnixMilli(), next)
+		d.mu.passed = max(d.mu.passed, now.UnixMilli())
+		d.mu.Unlock()
+	}
+	return batch, next
+}
+
+// look reads timers from a key on: up to limit that are due at now, whether there may be more, and when the
+// first is due that is not.
+func (d *Delays) look(from []byte, now int64, limit int) (found []timerKey, more bool, next int64, err error) {
+	next = never
+	err = d.log.ScanStateRange(message.SpaceTimer, from, nil, func(key, _ []byte) bool {
+		k, ok := decodeTimerKey(key)
+		switch {
+		case !ok:
+			d.logger.Error("timer with a malformed key", "key", fmt.Sprintf("%x", key))
+			return true
+		case k.due > now:
+			next = k.due
+			return false
+		case len(found) == limit:
+			more = true
+			return false
+		}
+		found = append(found, k)
+		return true
+	})
+	return found, more, next, err
+}
+
+// delivery is one Write on its way.
+type delivery struct {
+	write store.Write
+	keys  []timerKey
+	bytes int
+	now   time.Time // the clock that found it due
+	begun time.Time
+}
+
+func newDelivery(count int, now, begun time.Time) *delivery {
+	dv := &delivery{now: now, begun: begun, keys: make([]timerKey, 0, count)}
+	dv.write.State = make([]message.State, 0, count)
+	dv.write.Messages = make([]message.Message, 0, count)
+	return dv
+}
+
+// append delivers the messages of batch, in order. What there is no room for is given back.
+func (d *Delays) append(batch []timerKey, now time.Time) {
+	messages, errs := d.load(batch)
+	begun := time.Now()
+	var dv *delivery
+	for i, k := range batch {
+		if dv == nil {
+			if !d.room() {
+				d.giveBack(batch[i:])
+				return
+			}
+			dv = newDelivery(min(len(batch)-i, maxDeliveryCount), now, begun)
+		}
+		d.put(dv, k, messages[i], errs[i])
+		if len(dv.keys) == maxDeliveryCount || dv.bytes >= maxDeliveryBytes {
+			d.send(dv)
+			dv = nil
+		}
+	}
+	if dv != nil {
+		d.send(dv)
+	}
+}
+
+// room reports whether another delivery may be on its way.
+func (d *Delays) room() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.bytes < maxUndeliveredBytes
+}
+
+// put adds the end of timer k to the Write, and its message unless that cannot be delivered.
+func (d *Delays) put(dv *delivery, k timerKey, m *message.Message, err error) {
+	if m == nil && err == nil {
+		m, err = d.read(k, false)
+	}
+	if err == nil {
+		if _, ok := d.topics.Lookup(m.Topic); !ok {
+			err = &TopicNotExistError{Topic: m.Topic}
+		}
+	}
+	dv.keys = append(dv.keys, k)
+	if err != nil {
+		d.drop(k, err)
+		dv.write.State = append(dv.write.State, k.end(d.topicOf(k)))
+		return
+	}
+	dv.write.State = append(dv.write.State, k.end([]byte(m.Topic)))
+	dv.write.Messages = append(dv.write.Messages, *m)
+	dv.bytes += m.EncodedLen()
+}
+
+// load returns the messages of batch as they go to their real topics. What was not read ahead is read in the
+// order in which it is stored; of large messages only some, the others are nil.
+func (d *Delays) load(batch []timerKey) (messages []*message.Message, errs []error) {
+	messages, errs = make([]*message.Message, len(batch)), make([]error, len(batch))
+	var missing []int
+	for i, k := range batch {
+		if messages[i] = d.ahead.take(k); messages[i] == nil {
+			missing = append(missing, i)
+		}
+	}
+	slices.SortFunc(missing, func(a, b int) int { return compareStored(batch[a], batch[b]) })
+	size := 0
+	for _, i := range missing {
+		if size >= maxUndeliveredBytes {
+			break
+		}
+		if messages[i], errs[i] = d.read(batch[i], false); errs[i] == nil {
+			size += messages[i].EncodedLen()
+		}
+	}
+	return messages, errs
+}
+
+// compareStored orders timers by where their messages are.
+func compareStored(a, b timerKey) int {
+	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.offset, b.offset))
+}
+
+func (d *Delays) send(dv *delivery) {
+	d.mu.Lock()
+	d.mu.bytes += dv.bytes
+	d.mu.Unlock()
+	dv.write.Done = func(_ *store.Write, err error) { d.settle(dv, err) }
+	if err := d.log.Append(&dv.write); err != nil {
+		d.settle(dv, err)
+	}
+}
+
+// settle ends a delivery, or gives its timers back.
+func (d *Delays) settle(dv *delivery, err error) {
+	if err != nil {
+		d.logger.Warn("delayed messages could not be delivered, trying again", "count", len(dv.keys), "error", err)
+	}
+	now := dv.now.Add(time.Since(dv.begun))
+	d.mu.Lock()
+	full := len(d.mu.due.taken) >= maxUndelivered || d.mu.bytes >= maxUndeliveredBytes
+	d.mu.bytes -= dv.bytes
+	for _, k := range dv.keys {
+		if err != nil {
+			d.mu.due.release(k, now.Add(deliveryRetry).UnixMilli())
+			continue
+		}
+		d.mu.due.settle(k)
+		d.mu.stats.late.note(now.Sub(time.UnixMilli(k.due)))
+	}
+	if err == nil {
+		d.mu.stats.delivered += int64(len(dv.write.Messages))
+	}
+	waited := d.settledLocked()
+	d.mu.Unlock()
+	if full || err != nil || waited {
+		d.wake()
+	}
+}
+
+// settledLocked tells that timers were settled or released, and reports whether there is something to do
+// later.
+func (d *Delays) settledLocked() bool {
+	d.mu.free.Broadcast()
+	return len(d.mu.later) > 0
+}
+
+// runLater does what had to wait for a timer that was taken; stopped is why nothing can be done any more.
+func (d *Delays) runLater(stopped error) {
+	d.mu.Lock()
+	later := d.mu.later
+	d.mu.later = nil
+	if stopped != nil {
+		d.mu.stopped = stopped
+	}
+	d.mu.Unlock()
+	for _, fn := range later {
+		fn(stopped)
+	}
+}
+
+// errNoRealTopic says that a waiting message does not tell where it was going.
+var errNoRealTopic = errors.New("the message has no REAL_TOPIC and REAL_QID")
+
+// read returns the message that timer k is for, as it goes to its real topic. With keep it does not hold on
+// to the store's memory. Source: messageTimeUp, TimerMessageStore.java convertMessage.
+func (d *Delays) read(k timerKey, keep bool) (*message.Message, error) {
+	topic, queueID := k.queue()
+	rec, err := d.log.At(topic, queueID, k.offset)
+	if err != nil {
+		return nil, err
+	}
+	if keep {
+		rec = bytes.Clone(rec)
+	}
+	m, err := message.Decode(rec)
+	if err != nil {
+		return nil, err
+	}
+	topic, queueID, ok := destination(m.Properties)
+	if !ok || IsSendForbidden(topic) {
+		return nil, errNoRealTopic
+	}
+	m.Topic, m.QueueID = topic, queueID
+	if k.level == timerLevel {
+		m.Properties = message.WithoutProperty(m.Properties, message.PropertyRealTopic, message.PropertyRealQueueID)
+	} else {
+		m.Properties = message.WithoutProperty(m.Properties, message.PropertyDelayLevel,
+			message.PropertyTimerDeliverMillis, message.PropertyTimerDelaySeconds, message.PropertyTimerDelayMillis)
+	}
+	return &m, nil
+}
+
+// topicOf returns what a timer's state says of where its message was going.
+func (d *Delays) topicOf(k timerKey) []byte {
+	topic, _, _ := d.stateOf(k) // without it the timer counts for no topic
+	return topic
+}
+
+// drop reports a timer that ends without a delivery, unless an operator's deletion of the topic is why.
+func (d *Delays) drop(k timerKey, err error) {
+	level := slog.LevelError
+	if errors.Is(err, ErrTopicNotExist) {
+		level = slog.LevelWarn
+	}
+	d.logger.Log(context.Background(), level, "delayed message was not delivered", "delay_level", k.level,
+		"queue_offset", k.offset, "due", time.UnixMilli(k.due), "error", err)
+	d.mu.Lock()
+	d.mu.stats.dropped++
+	d.mu.Unlock()
+}

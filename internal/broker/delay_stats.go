@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// DelayStats is how deliveries go.
+type DelayStats struct {
+	Delivered int64 // messages since the start
+	Dropped   int64 // that could not be delivered
+	Recalled  int64 // that were called back
+	InFlight  int   // being delivered
+	// Waiting is how many messages wait to be due. It is too low while Counting: for a moment after the
+	// start.
+	Waiting  int64
+	Counting bool
+	Late     time.Duration // by how much the last delivery was late, when it was durable
+	// Lateness counts deliveries by how late they were; LateSum is the sum.
+	Lateness [lateBuckets + 1]int64
+	LateSum  time.Duration
+}
+
+// lateBuckets is the number of buckets of DelayStats.Lateness that have an upper bound.
+const lateBuckets = 10
+
+// LatenessBounds returns the upper bounds of the buckets of DelayStats.Lateness. The last bucket has none.
+func LatenessBounds() [lateBuckets]time.Duration {
+	return [lateBuckets]time.Duration{
+		5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+		250 * time.Millisecond, time.Second, 5 * time.Second, time.Minute, 10 * time.Minute,
+	}
+}
+
+// delayStats are the counters of Delays, guarded by its lock.
+type delayStats struct {
+	delivered, dropped, recalled int64
+	late                         lateness
+	waiting                      pendingCount
+}
+
+// lateness is by how much deliveries were late.
+type lateness struct {
+	last, sum time.Duration
+	buckets   [lateBuckets + 1]int64
+}
+
+func (l *lateness) note(late time.Duration) {
+	bounds := LatenessBounds()
+	i := 0
+	for i < len(bounds) && late > bounds[i] {
+		i++
+	}
+	l.buckets[i]++
+	l.last = late
+	l.sum += max(late, 0)
+}
+
+// Stats returns how deliveries go.
+func (d *Delays) Stats() DelayStats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st := &d.mu.stats
+	return DelayStats{
+		Delivered: st.delivered, Dropped: st.dropped, Recalled: st.recalled, InFlight: len(d.mu.due.taken),
+		Waiting: st.waiting.total, Counting: st.waiting.counting,
+		Late: st.late.last, Lateness: st.late.buckets, LateSum: st.late.sum,
+	}
+}
+
+// Waiting returns how many messages wait to be due, by the topic they are going to. Source:
+// TimerMetrics.java.
+func (d *Delays) Waiting() map[string]int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.mu.stats.waiting.byTopic)
+}
+
+// Pending returns, by delay level, the lowest queue offset in the schedule topic that still waits. Levels
+// where nothing waits are missing. It reads every timer: it is for an operator's question.
+func (d *Delays) Pending() (map[int]message.QueueOffset, error) {
+	lowest := map[int]message.QueueOffset{}
+	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
+		k, ok := decodeTimerKey(key)
+		if known, seen := lowest[int(k.level)]; ok && k.level != timerLevel && (!seen || k.offset < known) {
+			lowest[int(k.level)] = k.offset
+		}
+		return true
+	})
+	return lowest, err
+}
+
+// Distribution returns how many messages are due within each of bounds from now, which must ascend; a message
+// counts in the first one that it is in, and those beyond the last are not counted. It reads every timer up
+// to there: it is for an operator's question. Source: TimerMessageStore.java checkAndReviseMetrics,
+// timerDist.
+func (d *Delays) Distribution(now time.Time, bounds []time.Duration) ([]int64, error) {
+	counts := make([]int64, len(bounds))
+	at := 0
+	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
+		k, ok := decodeTimerKey(key)
+		if !ok {
+			return true
+		}
+		for at < len(bounds) && k.due > now.Add(bounds[at]).UnixMilli() {
+			at++
+		}
+		if at == len(bounds) {
+			return false
+		}
+		counts[at]++
+		return true
+	})
+	return counts, err
+}
+
+// NextDue returns when the first waiting message is due, in ms; ok is false when none waits.
+func (d *Delays) NextDue() (millis int64, ok bool, err error) {
+	err = d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
+		k, valid := decodeTimerKey(key)
+		millis, ok = k.due, valid
+		return !valid
+	})
+	return millis, ok, err
+}
+
+// count counts what waited before the start. A million takes a second: it is done beside everything else.
+func (d *Delays) count(ctx context.Context) error {
+	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, topic []byte) bool {
+		if _, ok := decodeTimerKey(key); ok {
+			d.mu.Lock()
+			d.mu.stats.waiting.scanned(key, topic)
+			d.mu.Unlock()
+		}
+		return ctx.Err() == nil
+	})
+	d.mu.Lock()
+	d.mu.stats.waiting.finish()
+	d.mu.Unlock()
+	if err != nil {
+		d.logger.Error("waiting messages cannot be counted", "error", fmt.Errorf("read timers: %w", err))
+	}
+	return nil
+}
+
+// pendingCount counts timers, in total and by topic. At first it does not know what was there before: while
+// that is being scanned, in the order of keys, a change of a key that the scan has passed is counted at once,
+// and one of a key that is still to come is remembered until the end, in place of what the scan finds.
+type pendingCount struct {
+	total    int64
+	byTopic  map[string]int64
+	counting bool
+	cursor   []byte // the last key scanned
+	changed  map[string]pendingChange
+}
+
+type pendingChange struct {
+	topic string
+	live  bool
+}
+
+func newPendingCount() pendingCount {
+	return pendingCount{byTopic: map[string]int64{}, counting: true, changed: map[string]pendingChange{}}
+}
+
+// note takes note of a timer that was made (live) or ended.
+func (p *pendingCount) note(key, topic []byte, live bool) {
+	if p.counting {
+		if _, again := p.changed[string(key)]; again || bytes.Compare(key, p.cursor) > 0 {
+			p.changed[string(key)] = pendingChange{string(topic), live}
+			return
+		}
+	}
+	change := int64(1)
+	if !live {
+		change = -1
+	}
+	p.add(topic, change)
+}
+
+// scanned takes note of a timer that was there when the scan began.
+func (p *pendingCount) scanned(key, topic []byte) {
+	p.cursor = append(p.cursor[:0], key...)
+	if _, newer := p.changed[string(key)]; !newer {
+		p.add(topic, 1)
+	}
+}
+
+func (p *pendingCount) finish() {
+	p.counting = false
+	for _, c := range p.changed {
+		if c.live {
+			p.add([]byte(c.topic), 1)
+		}
+	}
+	p.changed, p.cursor = nil, nil
+}
+
+func (p *pendingCount) add(topic []byte, change int64) {
+	p.total = max(0, p.total+change)
+	n := p.byTopic[string(topic)] + change
+	if n <= 0 {
+		delete(p.byTopic, string(topic))
+		return
+	}
+	p.byTopic[string(topic)] = n
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package broker holds the rules of a message broker: what may be sent, read, created and deleted, by whom
+// and in which order. It knows no wire format: doors and admin commands call the same methods and get the
+// same errors.
+//
+// Tables. [Topics] and [Groups] are configurations; each is a state record of the log, and a table shows what
+// the log's applier applied, in log order. Readers take no lock. A change is computed from the newest
+// proposed value and appended under the table's lock, and its done function is called when it is durable.
+// Offsets (package offset) change in memory and are flushed every few seconds. [Clients], [QueueLocks] and
+// [Stats] are memory alone: clients say again who they are, lock again, and counters begin at zero.
+//
+// Time comes in: the owner calls Tick, Sweep and Expire with the current time; no table starts a goroutine or
+// a timer.
+//
+// Lock order, outer before inner; a lock that is not listed is a leaf, held for a few lines of memory access:
+//
+//	table.mu (one in Topics, two in Groups, never two at once)
+//	offset.Table.mu
+//	snapshot.Map.mu
+//	the log's append lock (inside store.Append)
+//
+//	Clients.mu → snapshot.Map.mu
+//	QueueLocks.mu → snapshot.Map readers (alive)
+//
+// Functions that were given in (done, OnChange, Notify, Conflict) are called with none of these held; those
+// that the store's applier calls must not block it.
+package broker

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// Defaults of a subscription group. Source: SubscriptionGroupConfig.java.
+const (
+	DefaultRetryQueueNums       = 1
+	DefaultRetryMaxTimes        = 16
+	defaultConsumeTimeoutMinute = 15
+	defaultSlowBrokerID         = 1
+)
+
+// GroupConfig is the configuration of a subscription group. What Groups gives out is shared and must not be
+// changed. The JSON form is the one clients know and the one in the log; NewGroupConfig and decoding set
+// RocketMQ's defaults.
+type GroupConfig struct {
+	Name                           string              `json:"groupName"`
+	ConsumeEnable                  bool                `json:"consumeEnable"`
+	ConsumeFromMinEnable           bool                `json:"consumeFromMinEnable"`
+	ConsumeBroadcastEnable         bool                `json:"consumeBroadcastEnable"`
+	ConsumeMessageOrderly          bool                `json:"consumeMessageOrderly"`
+	NotifyConsumerIDsChangedEnable bool                `json:"notifyConsumerIdsChangedEnable"`
+	RetryQueueNums                 int32               `json:"retryQueueNums"`
+	RetryMaxTimes                  int32               `json:"retryMaxTimes"`
+	BrokerID                       int64               `json:"brokerId"`
+	WhichBrokerWhenConsumeSlowly   int64               `json:"whichBrokerWhenConsumeSlowly"`
+	SysFlag                        int32               `json:"groupSysFlag"`
+	ConsumeTimeoutMinute           int32               `json:"consumeTimeoutMinute"`
+	RetryPolicy                    GroupRetryPolicy    `json:"groupRetryPolicy"`
+	Subscriptions                  []GroupSubscription `json:"subscriptionDataSet,omitempty"`
+	Attributes                     map[string]string   `json:"attributes"`
+}
+
+// GroupSubscription is a subscription that belongs to a group's config.
+type GroupSubscription struct {
+	Topic          string `json:"topic"`
+	ExpressionType string `json:"expressionType"`
+	Expression     string `json:"expression"`
+	Version        int64  `json:"version"`
+}
+
+// NewGroupConfig returns the config of a group that nobody configured.
+func NewGroupConfig(name string) GroupConfig {
+	return GroupConfig{
+		Name: strings.Clone(name), ConsumeEnable: true, ConsumeFromMinEnable: true,
+		ConsumeBroadcastEnable: true, NotifyConsumerIDsChangedEnable: true,
+		RetryQueueNums: DefaultRetryQueueNums,
+		RetryMaxTimes:  DefaultRetryMaxTimes, WhichBrokerWhenConsumeSlowly: defaultSlowBrokerID,
+		ConsumeTimeoutMinute: defaultConsumeTimeoutMinute, RetryPolicy: GroupRetryPolicy{Type: "CUSTOMIZED"},
+		Attributes: map[string]string{},
+	}
+}
+
+// UnmarshalJSON sets what is missing to its default, as RocketMQ does.
+func (c *GroupConfig) UnmarshalJSON(data []byte) error {
+	type plain GroupConfig
+	p := plain(NewGroupConfig(""))
+	if err := json.Unmarshal(data, &p); err != nil {
+		return fmt.Errorf("decode subscription group: %w", err)
+	}
+	*c = GroupConfig(p)
+	return nil
+}
+
+// GroupsConfig says how groups come about. Zero is RocketMQ's default.
+type GroupsConfig struct {
+	// AutoCreateDisabled refuses groups that nobody created.
+	AutoCreateDisabled bool
+	// SystemGroupsDisabled refuses to create groups with the prefix CID_RMQ_SYS_ on demand.
+	SystemGroupsDisabled bool
+	// Logger is required.
+	Logger *slog.Logger
+}
+
+// Groups is the table of subscription groups, and of which topics each is forbidden to read. What Topics says
+// of done functions and concurrency holds here too.
+type Groups struct {
+	cfg        GroupsConfig
+	autoCreate atomic.Bool
+	table      *table[GroupConfig]
+	forbidden  *table[forbiddance]
+}
+
+// forbiddenPrefix is before the group in the state keys of the forbidden table.
+const forbiddenPrefix = "\x00forbidden/"
+
+// forbiddance is the forbidden table's entry of a group: topic → permission bits that are taken away.
+type forbiddance struct {
+	Topics map[string]int32 `json:"topics"`
+}
+
+// NewGroups loads the table from the journal and subscribes to it: before the store runs.
+func NewGroups(cfg GroupsConfig, journal Journal) (*Groups, error) {
+	g := &Groups{
+		cfg:       cfg,
+		table:     newTable[GroupConfig](message.SpaceGroup, "", journal, cfg.Logger),
+		forbidden: newTable[forbiddance](message.SpaceGroup, forbiddenPrefix, journal, cfg.Logger),
+	}
+	g.autoCreate.Store(!cfg.AutoCreateDisabled)
+	if err := errors.Join(g.table.load(systemGroups()), g.forbidden.load(nil)); err != nil {
+		return nil, err
+	}
+	journal.OnState(message.SpaceGroup, func(st message.State) {
+		g.table.apply(st)
+		g.forbidden.apply(st)
+	})
+	return g, nil
+}
+
+// systemGroups are the groups that exist without being created. Source: SubscriptionGroupManager.java init.
+func systemGroups() map[string]*GroupConfig {
+	groups := map[string]*GroupConfig{}
+	for _, name := range []string{
+		"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP",
+		"CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
+		"CID_RMQ_SYS_TRANS",
+	} {
+		cfg := NewGroupConfig(name)
+		groups[name] = &cfg
+	}
+	return groups
+}
+
+// Lookup returns the group's config. It takes no lock, does not allocate and creates nothing.
+func (g *Groups) Lookup(name string) (*GroupConfig, bool) { return g.table.live.Load(name) }
+
+// All returns every group, ordered by name.
+func (g *Groups) All() []*GroupConfig {
+	names := g.table.sorted()
+	all := make([]*GroupConfig, 0, len(names))
+	for _, name := range names {
+		if cfg, ok := g.Lookup(name); ok {
+			all = append(all, cfg)
+		}
+	}
+	return all
+}
+
+// Len returns the number of groups.
+func (g *Groups) Len() int { return g.table.live.Len() }
+
+// Version returns the version of groups and forbidden table together.
+func (g *Groups) Version() DataVersion {
+	groups, forbidden := g.table.version.Load(), g.forbidden.version.Load()
+	return DataVersion{
+		Counter:   groups.Counter + forbidden.Counter,
+		Timestamp: max(groups.Timestamp, forbidden.Timestamp),
+	}
+}
+
+// OnChange registers fn to be told the names of groups that were created, changed or deleted. As
+// Topics.OnChange.
+func (g *Groups) OnChange(fn func(changed []string)) { g.table.changed = append(g.table.changed, fn) }
+
+// SetAutoCreate allows or forbids groups that nobody created.
+func (g *Groups) SetAutoCreate(allowed bool) { g.autoCreate.Store(allowed) }
+
+// Ensure gives done the config of group, after creating it when groups are created by themselves, else
+// ErrGroupNotExist. It does not allocate when the group is there. Source: SubscriptionGroupManager.java
+// findSubscriptionGroupConfig.
+func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
+	if cfg, ok := g.Lookup(group); ok {
+		done(cfg, nil)
+		return
+	}
+	if err := ValidateGroup(group); err != nil {
+		done(nil, err)
+		return
+	}
+	system := strings.HasPrefix(group, SystemGroupPrefix) && !g.cfg.SystemGroupsDisabled
+	if !g.autoCreate.Load() && !system {
+		done(nil, fmt.Errorf("subscription group %s: autoCreateSubscriptionGroup is false: %w", group,
+			ErrGroupNotExist))
+		return
+	}
+	cfg := NewGroupConfig(group)
+	ensure := edit[GroupConfig]{name: cfg.Name, next: func(cur *GroupConfig) (*GroupConfig, error) {
+		if cur != nil {
+			return cur, nil
+		}
+		return &cfg, nil
+	}}
+	g.table.edit([]edit[GroupConfig]{ensure}, func(err error) {
+		found, ok := g.Lookup(cfg.Name)
+		switch {
+		case err != nil:
+			done(nil, err)
+		case !ok: // deleted in between
+			done(nil, fmt.Errorf("subscription group %s was deleted: %w", cfg.Name, ErrGroupNotExist))
+		default:
+			done(found, nil)
+		}
+	})
+}
+
+// Put creates or changes a group. cfg.Attributes are changes, as with Topics.Put.
+// Errors: *NameError, *InvalidError, *AttributeError, and those of the store.
+func (g *Groups) Put(cfg GroupConfig, done func(error)) { g.PutAll([]GroupConfig{cfg}, done) }
+
+// PutAll is Put of several groups at once: all are stored, or none.
+func (g *Groups) PutAll(cfgs []GroupConfig, done func(error)) {
+	edits := make([]edit[GroupConfig], 0, len(cfgs))
+	for _, cfg := range cfgs {
+		if err := checkGroup(&cfg); err != nil {
+			done(err)
+			return
+		}
+		cfg = cloneGroup(cfg)
+		merge := func(cur *GroupConfig) (*GroupConfig, error) { return mergeGroup(cur, cfg) }
+		edits = append(edits, edit[GroupConfig]{name: cfg.Name, next: merge})
+	}
+	g.table.edit(edits, done)
+}
+
+func checkGroup(cfg *GroupConfig) error {
+	if err := ValidateGroup(cfg.Name); err != nil {
+		return err
+	}
+	if cfg.RetryQueueNums < 0 || cfg.RetryQueueNums > maxQueueNums {
+		return &InvalidError{
+			What: "retryQueueNums", Value: strconv.Itoa(int(cfg.RetryQueueNums)),
+			Reason: "a retry topic has 0 to " + strconv.Itoa(maxQueueNums) + " queues",
+		}
+	}
+	return nil
+}
+
+func mergeGroup(cur *GroupConfig, cfg GroupConfig) (*GroupConfig, error) {
+	var attributes map[string]string
+	if cur != nil {
+		attributes = cur.Attributes
+	}
+	merged, err := alterAttributes(cur == nil, groupAttributes(), attributes, cfg.Attributes)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Attributes = merged
+	return &cfg, nil
+}
+
+// Disable makes consumers of a group get nothing more, if it exists. Source: SubscriptionGroupManager.java
+// disableConsume.
+func (g *Groups) Disable(group string, done func(error)) {
+	disable := edit[GroupConfig]{name: group, next: func(cur *GroupConfig) (*GroupConfig, error) {
+		if cur == nil || !cur.ConsumeEnable {
+			return cur, nil
+		}
+		next := *cur
+		next.ConsumeEnable = false
+		return &next, nil
+	}}
+	g.table.edit([]edit[GroupConfig]{disable}, done)
+}
+
+// Delete removes a group and what it is forbidden; its offsets stay. A group that does not exist is fine.
+func (g *Groups) Delete(group string, done func(error)) { g.delete(group, nil, done) }
+
+// DeleteWithOffsets is Delete together with the group's offsets in all topics.
+func (g *Groups) DeleteWithOffsets(group string, offsets *offset.Table, done func(error)) {
+	if _, ok := g.Lookup(group); !ok {
+		offsets.DropGroup(group).Append(done)
+		return
+	}
+	g.delete(group, offsets, done)
+}
+
+func (g *Groups) delete(group string, offsets *offset.Table, done func(error)) {
+	remove := edit[GroupConfig]{
+		name: group,
+		next: func(*GroupConfig) (*GroupConfig, error) { return nil, nil },
+		with: func(*GroupConfig, *GroupConfig) companion {
+			var c companion
+			if offsets != nil {
+				drop := offsets.DropGroup(group)
+				c.states, c.settle = drop.States, drop.Settle
+			}
+			if _, ok := g.forbidden.live.Load(group); ok {
+				key := []byte(forbiddenPrefix + group)
+				c.states = append(c.states, message.State{Space: message.SpaceGroup, Key: key, Delete: true})
+			}
+			return c
+		},
+	}
+	g.table.edit([]edit[GroupConfig]{remove}, done)
+}
+
+func cloneGroup(cfg GroupConfig) GroupConfig {
+	cfg.Name = strings.Clone(cfg.Name)
+	cfg.Subscriptions = slices.Clone(cfg.Subscriptions)
+	attributes := make(map[string]string, len(cfg.Attributes))
+	for k, v := range cfg.Attributes {
+		attributes[strings.Clone(k)] = strings.Clone(v)
+	}
+	cfg.Attributes = attributes
+	return cfg
+}
+
+// SetForbidden takes permission bits of a topic away from a group, or gives them back. Source:
+// SubscriptionGroupManager.java updateForbidden. Known difference: giving the last bit of one topic back
+// leaves the group's other topics forbidden.
+func (g *Groups) SetForbidden(group, topic string, perm int32, forbidden bool, done func(error)) {
+	topic = strings.Clone(topic)
+	g.forbidden.edit([]edit[forbiddance]{{name: group, next: func(cur *forbiddance) (*forbiddance, error) {
+		return cur.with(topic, perm, forbidden), nil
+	}}}, done)
+}
+
+// with returns f with the bits of topic set or cleared: f itself when that changes nothing, nil when nothing
+// is left.
+func (f *forbiddance) with(topic string, perm int32, forbidden bool) *forbiddance {
+	next := forbiddance{Topics: map[string]int32{}}
+	if f != nil {
+		maps.Copy(next.Topics, f.Topics)
+	}
+	bits := next.Topics[topic] &^ perm
+	if forbidden {
+		bits |= perm
+	}
+	switch {
+	case bits == next.Topics[topic]:
+		return f
+	case bits != 0:
+		next.Topics[topic] = bits
+		return &next
+	}
+	if delete(next.Topics, topic); len(next.Topics) == 0 {
+		return nil
+	}
+	return &next
+}
+
+// Forbidden returns the permission bits of topic that are taken away from group. It takes no lock and does
+// not allocate.
+func (g *Groups) Forbidden(group, topic string) int32 {
+	if f, ok := g.forbidden.live.Load(group); ok {
+		return f.Topics[topic]
+	}
+	return 0
+}
+
+// ForbiddenTable returns group → topic → permission bits taken away.
+func (g *Groups) ForbiddenTable() map[string]map[string]int32 {
+	all := map[string]map[string]int32{}
+	for group, f := range g.forbidden.live.All {
+		all[group] = maps.Clone(f.Topics)
+	}
+	return all
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestC124C125C127ValidateTopic: one verdict on a name, whatever door it came by.
+func TestC124C125C127ValidateTopic(t *testing.T) {
+	t.Parallel()
+	long := func(n int) string { return strings.Repeat("t", n) }
+	const illegal = ", contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+	for _, tc := range []struct {
+		name, topic string
+		reason      NameReason
+		text        string
+	}{
+		{"plain", "orders", 0, ""},
+		{"every kind of character", "aZ09_-%|", 0, ""},
+		{"127", long(127), 0, ""},
+		{
+			"128", long(128), NameTooLong,
+			"The specified topic: " + long(128) + ", is longer than topic max length: 127, it has 128",
+		},
+		{"255", long(255), NameTooLong, ""},
+		{"64 KiB is not repeated", long(65536), NameTooLong, ""},
+		{"retry topic of 255", RetryPrefix + long(248), 0, ""},
+		{"retry topic of 256", RetryPrefix + long(249), NameTooLong, ""},
+		{"dead letter topic of 255", DLQPrefix + long(250), 0, ""},
+		{"empty", "", NameBlank, "The specified topic is blank."},
+		{"spaces", "  \t", NameBlank, "The specified topic is blank."},
+		{"dot inside", "a.b", NameIllegal, "The specified topic: a.b" + illegal},
+		{"path up", "../../x", NameIllegal, "The specified topic: ../../x" + illegal},
+		{"slash", "a/b", NameIllegal, ""},
+		{"backslash", `a\b`, NameIllegal, ""},
+		{"dot", ".", NameIllegal, ""},
+		{"zero byte", "a\x00b", NameIllegal, ""},
+		{"not ASCII", "tópico", NameIllegal, ""},
+		{"at sign", "a@b", NameIllegal, ""},
+		{"plus sign", "a+b", NameIllegal, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			checkName(t, ValidateTopic(tc.topic), "topic", tc.reason, tc.text)
+		})
+	}
+}
+
+func checkName(t *testing.T, err error, what string, reason NameReason, text string) {
+	t.Helper()
+	var refused *NameError
+	if got := errors.As(err, &refused); got != (reason != 0) {
+		t.Fatalf("error %v, want one: %v", err, reason != 0)
+	}
+	if refused == nil {
+		return
+	}
+	if refused.Reason != reason || refused.What != what {
+		t.Errorf("refused %s for reason %d, want %s for %d", refused.What, refused.Reason, what, reason)
+	}
+	if text != "" && err.Error() != text {
+		t.Errorf("text %q, want %q", err, text)
+	}
+	if len(err.Error()) > 500 {
+		t.Errorf("text of %d bytes", len(err.Error()))
+	}
+}
+
+// TestC126LongGroup: a group of 120 characters can have its retry, dead letter and pop retry topics.
+func TestC126LongGroup(t *testing.T) {
+	t.Parallel()
+	group, topic := strings.Repeat("g", MaxGroupBytes), strings.Repeat("t", MaxTopicBytes)
+	if err := ValidateGroup(group); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{RetryTopic(group), DLQTopic(group), PopRetryTopics(topic, group)[0]} {
+		if err := ValidateTopic(name); err != nil {
+			t.Error(err)
+		}
+	}
+	checkName(t, ValidateGroup(group+"g"), "group", NameTooLong,
+		fmt.Sprintf("The specified group: %sg, is longer than group max length: 120, it has 121", group))
+	checkName(t, ValidateGroup("a.b"), "group", NameIllegal, "")
+	checkName(t, ValidateGroup(""), "group", NameBlank, "The specified group is blank.")
+}
+
+// FuzzValidateTopic: no accepted name (C127) can leave a folder.
+func FuzzValidateTopic(f *testing.F) {
+	for _, seed := range []string{"orders", "../../x", "%RETRY%g", "", "a b", "\xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if ValidateTopic(name) != nil {
+			return
+		}
+		if name == "" || len(name) > MaxRetryTopicBytes || strings.ContainsAny(name, "/\\.@+ \x00\x01\x02") {
+			t.Errorf("accepted %q", name)
+		}
+	})
+}
+
+func TestSystemNames(t *testing.T) {
+	t.Parallel()
+	names := SystemNames{Cluster: "C1", Broker: "b1"}
+	for topic, want := range map[string]bool{
+		"TBW102": true, "SCHEDULE_TOPIC_XXXX": true, "BenchmarkTest": true, "SELF_TEST_TOPIC": true,
+		"OFFSET_MOVED_EVENT": true, "RMQ_SYS_TRACE_TOPIC": true, "TRANS_CHECK_MAX_TIME_TOPIC": true,
+		"rmq_sys_anything": true, "C1": true, "b1": true, "C1_REPLY_TOPIC": true, "CHECKPOINT_TOPIC": true,
+		"": false, "orders": false, "C1_REPLY_TOPIC2": false, "%RETRY%g": false, "RMQ_SYS_OTHER": false, "c1": false,
+	} {
+		if got := names.IsTopic(topic); got != want {
+			t.Errorf("IsTopic(%q) = %v", topic, got)
+		}
+	}
+	for topic, want := range map[string]bool{
+		"SCHEDULE_TOPIC_XXXX": true, "RMQ_SYS_TRANS_HALF_TOPIC": true, "SELF_TEST_TOPIC": true,
+		"RMQ_SYS_TRACE_TOPIC": false, "TBW102": false, "orders": false,
+	} {
+		if got := IsSendForbidden(topic); got != want {
+			t.Errorf("IsSendForbidden(%q) = %v", topic, got)
+		}
+	}
+	for group, want := range map[string]bool{"TOOLS_CONSUMER": true, "CID_RMQ_SYS_X": true, "g": false} {
+		if got := IsSystemGroup(group); got != want {
+			t.Errorf("IsSystemGroup(%q) = %v", group, got)
+		}
+	}
+}
+
+func TestNameAllocations(t *testing.T) {
+	names := SystemNames{Cluster: "C1", Broker: "b1"}
+	if n := testing.AllocsPerRun(100, func() {
+		if ValidateTopic("orders") != nil || names.IsTopic("orders") || IsSendForbidden("orders") {
+			t.Error("refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

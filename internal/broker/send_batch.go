@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"fmt"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// acceptBatch stores the messages of a batch in one queue, all of them or none. Their properties are stored
+// as they came. Known difference: a batch is refused when any of its messages is delayed or transactional or
+// has no body; the original looks at the properties of the batch alone. Source: sendBatchMessage,
+// DefaultMessageStore asyncPutMessages.
+func (s *Sender) acceptBatch(req *SendRequest) error {
+	if n := len(req.Topic); n > MaxTopicBytes {
+		return &message.SizeError{What: "topic", Limit: MaxTopicBytes, Actual: n}
+	}
+	if IsRetryTopic(req.Topic) {
+		return &IllegalError{What: "batch request", Reason: "does not support retry group " + req.Topic}
+	}
+	if err := req.seen.scan(req.Properties); err != nil {
+		return err
+	}
+	if err := req.seen.checkMember(req.SysFlag); err != nil {
+		return err
+	}
+	count, err := checkBatch(req.Body)
+	if err != nil {
+		return err
+	}
+	w := &req.write
+	w.State, w.Assigned = nil, nil
+	w.Messages = make([]message.Message, 0, count)
+	err = message.DecodeBatch(req.Body, func(flag int32, body []byte, props string) error {
+		w.Messages = append(w.Messages, message.Message{
+			Topic: req.Topic, QueueID: req.queueID, Flag: flag, SysFlag: req.SysFlag,
+			BornTimestamp: req.BornTimestamp, BornHost: req.BornHost, ReconsumeTimes: req.ReconsumeTimes,
+			Body: body, Properties: props,
+		})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	w.Owner, w.Done = req, s.stored
+	return s.store.Append(w)
+}
+
+// checkBatch counts the messages of a batch body and refuses it when one of them does not belong there.
+func checkBatch(batch []byte) (count int, err error) {
+	err = message.DecodeBatch(batch, func(_ int32, body []byte, props string) error {
+		count++
+		var seen noted
+		err := seen.scan(props)
+		if err == nil {
+			err = seen.checkMember(0)
+		}
+		if err == nil && len(body) == 0 {
+			err = &IllegalError{What: "body", Reason: "is empty"}
+		}
+		if err != nil {
+			return fmt.Errorf("message %d of the batch: %w", count, err)
+		}
+		return nil
+	})
+	return count, err
+}
+
+// checkMember refuses what no batch may contain.
+func (n *noted) checkMember(sysFlag int32) error {
+	switch {
+	case n.delayLevel > 0 || n.timer.by != timerNone:
+		return &IllegalError{What: "message", Reason: "is delayed, which a batch does not support"}
+	case n.transaction || sysFlag&message.TransactionMask != message.TransactionNone:
+		return &IllegalError{What: "message", Reason: "is transactional, which a batch does not support"}
+	case n.innerBatch || sysFlag&(message.SysFlagInnerBatch|message.SysFlagNeedUnwrap) != 0:
+		return &IllegalError{What: "message", Reason: "is an inner batch, and the topic does not store those"}
+	}
+	return nil
+}

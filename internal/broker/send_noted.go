@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// noted is what the broker acts on among the properties of a message. One pass over the encoded text finds
+// all of it.
+type noted struct {
+	uniqueKey   string
+	cancels     string // TIMER_DEL_UNIQKEY: the message that this one calls back
+	timer       timerRequest
+	delayLevel  int   // as asked for, not clamped
+	immunity    int32 // seconds before the first check-back; transaction.NoImmunity when there is none
+	timerSet    bool  // the delivery time was computed before
+	transaction bool
+	popCK       bool
+	innerBatch  bool
+}
+
+// scan reads an encoded properties text. Errors: *message.SizeError, *message.PropertyError, *IllegalError.
+func (n *noted) scan(props string) error {
+	*n = noted{immunity: noImmunity}
+	delay := ""
+	err := message.ScanProperties(props, func(name, value string) {
+		switch name {
+		case message.PropertyUniqueKey:
+			n.uniqueKey = value
+		case message.PropertyDelayLevel:
+			delay = value
+		case message.PropertyTimerDeliverMillis:
+			n.timer.note(timerDeliverMillis, value)
+		case message.PropertyTimerDelayMillis:
+			n.timer.note(timerDelayMillis, value)
+		case message.PropertyTimerDelaySeconds:
+			n.timer.note(timerDelaySeconds, value)
+		case message.PropertyTimerOutMillis:
+			n.timerSet = true
+		case message.PropertyTimerDelUniqueKey:
+			n.cancels = value
+		case message.PropertyTransactionPrepared:
+			n.transaction = strings.EqualFold(value, "true")
+		case message.PropertyCheckImmunityTimeInSeconds:
+			n.immunity = immunitySeconds(value)
+		case message.PropertyPopCK:
+			n.popCK = true
+		case message.PropertyInnerNum:
+			n.innerBatch = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if delay != "" {
+		if n.delayLevel, err = strconv.Atoi(delay); err != nil {
+			return &IllegalError{What: "property " + message.PropertyDelayLevel,
+				Reason: "is not the number of a delay level: " + strconv.Quote(delay)}
+		}
+	}
+	return nil
+}
+
+// asksForTime reports whether the message asks for a delivery time of its own.
+func (n *noted) asksForTime() bool {
+	return n.timer.by != timerNone && !n.timerSet && n.delayLevel <= 0
+}
+
+// check refuses a single message for what its properties and sysFlag ask for, and reports whether it is a
+// half message.
+func (n *noted) check(req *SendRequest) (half bool, err error) {
+	if n.innerBatch || req.SysFlag&(message.SysFlagInnerBatch|message.SysFlagNeedUnwrap) != 0 {
+		return false, &IllegalError{What: "message", Reason: "is an inner batch, and the topic does not store those"}
+	}
+	switch req.SysFlag & message.TransactionMask {
+	case message.TransactionPrepared:
+		return true, nil
+	case message.TransactionRollback:
+		return false, &IllegalError{What: "sysFlag", Reason: "says that the message was rolled back"}
+	}
+	return n.transaction && (req.ReconsumeTimes <= 0 || n.delayLevel <= 0), nil // else a retry by a client before 4.6.1
+}

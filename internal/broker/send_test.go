@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// asError is errors.As with a check of the error found.
+func asError[E error](check func(E) bool) func(error) bool {
+	return func(err error) bool {
+		var e E
+		return errors.As(err, &e) && (check == nil || check(e))
+	}
+}
+
+func denied(d Denial) func(error) bool {
+	return asError(func(e *PermissionError) bool { return e.Denial == d })
+}
+
+func illegal(what string) func(error) bool {
+	return asError(func(e *IllegalError) bool { return e.What == what })
+}
+
+func tooLarge(what string, limit, actual int) func(error) bool {
+	return asError(func(e *message.SizeError) bool {
+		return *e == message.SizeError{What: what, Limit: limit, Actual: actual}
+	})
+}
+
+func TestSendStoresTheMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 4)
+	req := w.mustSend(t, "T", "hello", withProps("UNIQ_KEY", "u1", "TAGS", "a", "KEYS", "k"), func(r *SendRequest) {
+		r.QueueID, r.Flag, r.SysFlag = 2, 7, message.SysFlagCompressed
+	})
+	m := w.only(t, "T", 2)
+	want := map[string]string{"UNIQ_KEY": "u1", "TAGS": "a", "KEYS": "k", "MSG_REGION": "DefaultRegion",
+		"TRACE_ON": "true", "CLUSTER": "C"}
+	if diff := cmp.Diff(want, maps.Collect(message.Properties(m.Properties))); diff != "" {
+		t.Errorf("properties (-want +got):\n%s", diff)
+	}
+	if string(m.Body) != "hello" || m.Flag != 7 || m.SysFlag != message.SysFlagCompressed ||
+		m.BornTimestamp != 1700000000000 || m.BornHost.String() != "10.0.0.9:5000" || m.StoreHost != testStoreHost {
+		t.Errorf("stored %+v", m)
+	}
+	res := req.Result()
+	if res.QueueID != 2 || res.QueueOffset != 0 || res.UniqueKey != "u1" {
+		t.Errorf("result %+v", res)
+	}
+	id := string(res.AppendMsgID(nil))
+	host, off, err := message.ParseOffsetMsgID(id)
+	if err != nil || host != testStoreHost || off != m.LogOffset {
+		t.Errorf("message id %s: %v %d %v", id, host, off, err)
+	}
+	if n := w.stats.broker.putTimes.Load(); n != 1 {
+		t.Errorf("counted %d messages", n)
+	}
+}
+
+func TestSendPicksAQueueAndAKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 4, func(c *TopicConfig) { c.WriteQueueNums = 2 })
+	seen := map[int32]bool{}
+	for range 50 {
+		req := w.mustSend(t, "T", "b", func(r *SendRequest) { r.QueueID = -1 })
+		res := req.Result()
+		seen[res.QueueID] = true
+		if len(res.UniqueKey) != 32 {
+			t.Fatalf("made the unique key %q", res.UniqueKey)
+		}
+		m := res.Messages[0]
+		rec, err := w.st.At("T", res.QueueID, res.QueueOffset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key, _ := message.Property(rec.Properties(), message.PropertyUniqueKey); key != res.UniqueKey {
+			t.Fatalf("stored key %q of %q", key, m.TailProperties)
+		}
+	}
+	if !maps.Equal(seen, map[int32]bool{0: true, 1: true}) {
+		t.Errorf("picked queues %v, want 0 and 1", seen)
+	}
+}
+
+func TestSendRefusals(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("t", 128)
+	limit := func(n int) func(*worldConfig) { return func(c *worldConfig) { c.sender.MaxMessageBytes = n } }
+	noWrite := func(c *worldConfig) { c.sender.WriteDisabled = true }
+	noHalf := func(c *worldConfig) { c.sender.TransactionsDisabled = true }
+	tests := []struct {
+		name, topic, body string
+		world             func(*worldConfig)
+		change            func(*SendRequest)
+		want              func(error) bool
+	}{
+		{name: "good", topic: "T", body: "b"},
+		{name: "C124 topic of 128", topic: long, body: "b",
+			want: asError(func(e *NameError) bool { return e.Reason == NameTooLong && e.Limit == 127 && e.Actual == 128 })},
+		{name: "C125 dot", topic: "a.b", body: "b", want: asError(func(e *NameError) bool { return e.Reason == NameIllegal })},
+		{name: "C127 path", topic: "../../x", body: "b", want: asError[*NameError](nil)},
+		{name: "system topic", topic: ScheduleTopic, body: "b", want: denied(DeniedTopicSend)},
+		{name: "half topic", topic: TransHalfTopic, body: "b", want: denied(DeniedTopicSend)},
+		{name: "ordered topic without broker permission", topic: "Ordered", body: "b", world: noWrite,
+			want: denied(DeniedBrokerSend)},
+		{name: "other topic without broker permission", topic: "T", body: "b", world: noWrite},
+		{name: "queue of read and write", topic: "Shrunk", body: "b", change: func(r *SendRequest) { r.QueueID = 7 }},
+		{name: "queue too high", topic: "Shrunk", body: "b", change: func(r *SendRequest) { r.QueueID = 8 },
+			want: asError(func(e *QueueIDError) bool { return e.QueueID == 8 && e.Topic.ReadQueueNums == 8 })},
+		{name: "no queue to write to", topic: "Closed", body: "b", change: func(r *SendRequest) { r.QueueID = -1 },
+			want: asError[*QueueIDError](nil)},
+		{name: "empty body", topic: "T", want: illegal("body")},
+		{name: "C037 body of the limit", topic: "T", body: strings.Repeat("x", 100), world: limit(100)},
+		{name: "C037 body over the limit", topic: "T", body: strings.Repeat("x", 101), world: limit(100),
+			want: tooLarge("message body", 100, 101)},
+		{name: "C030 x01 in a value", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.Properties = "u\x01a\x01b\x02TAGS\x01t\x02" }, want: asError[*message.PropertyError](nil)},
+		{name: "C031 32768", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.Properties = props("p", strings.Repeat("v", 32765)) },
+			want:   tooLarge("properties", 32767, 32768)},
+		{name: "C031 65536", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.Properties = props("p", strings.Repeat("v", 65533)) },
+			want:   tooLarge("properties", 32767, 65536)},
+		{name: "transaction", topic: "T", body: "b", world: noHalf, change: withProps("TRAN_MSG", "True"),
+			want: denied(DeniedTransaction)},
+		{name: "not a transaction", topic: "T", body: "b", change: withProps("TRAN_MSG", "false")},
+		{name: "prepared by flag", topic: "T", body: "b", world: noHalf,
+			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared }, want: denied(DeniedTransaction)},
+		{name: "rolled back by flag", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.SysFlag = message.TransactionRollback }, want: illegal("sysFlag")},
+		{name: "inner batch by flag", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.SysFlag = message.SysFlagInnerBatch }, want: illegal("message")},
+		{name: "inner batch by property", topic: "T", body: "b", change: withProps("INNER_NUM", "2"), want: illegal("message")},
+		{name: "delivery time", topic: "T", body: "b", change: withProps("TIMER_DELIVER_MS", "99999999999999"),
+			want: asError[*TimerError](nil)},
+		{name: "C078 level that is no number", topic: "T", body: "b", change: withProps("DELAY", "x"),
+			want: illegal("property DELAY")},
+		{name: "C035 malformed counters", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.Properties = "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02" }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(c *worldConfig) {
+				if tt.world != nil {
+					tt.world(c)
+				}
+			})
+			w.topic(t, "T", 4)
+			w.topic(t, "Ordered", 4, func(c *TopicConfig) { c.Order = true })
+			w.topic(t, "Shrunk", 8, func(c *TopicConfig) { c.WriteQueueNums = 4 })
+			w.topic(t, "Closed", 4, func(c *TopicConfig) { c.WriteQueueNums = 0 })
+			before := w.st.endOfLog()
+			_, err := w.send(t, tt.topic, tt.body, func(r *SendRequest) {
+				if tt.change != nil {
+					tt.change(r)
+				}
+			})
+			switch {
+			case tt.want == nil && err != nil:
+				t.Fatal(err)
+			case tt.want != nil && (err == nil || !tt.want(err)):
+				t.Fatalf("error %v (%T)", err, err)
+			case tt.want != nil && w.st.endOfLog() != before:
+				t.Error("what was refused is stored")
+			}
+		})
+	}
+}
+
+func TestC031PropertiesMayFillTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 1)
+	full := props("UNIQ_KEY", "u", "p", strings.Repeat("v", 32767-len(props("UNIQ_KEY", "u", "p", ""))))
+	for _, given := range []string{full, full[:len(full)-60] + "\x02"} {
+		req := w.mustSend(t, "T", "b", func(r *SendRequest) { r.Properties = given })
+		res := req.Result()
+		rec, err := w.st.At("T", 0, res.QueueOffset)
+		if err != nil || rec.Check() != nil {
+			t.Fatal(err, rec.Check())
+		}
+		if !strings.HasPrefix(rec.Properties(), given) || res.UniqueKey != "u" {
+			t.Errorf("stored %d bytes of properties, given %d", len(rec.Properties()), len(given))
+		}
+	}
+	without := props("p", strings.Repeat("v", 32764))
+	if req := w.mustSend(t, "T", "b", func(r *SendRequest) { r.Properties = without }); req.Result().UniqueKey != "" {
+		t.Error("claims a unique key that there was no room for")
+	}
+}
+
+func TestC161RefusedMessageLeavesNoHole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *worldConfig) { c.sender.MaxMessageBytes = 10 })
+	w.topic(t, "T", 1)
+	first := w.mustSend(t, "T", "good")
+	if _, err := w.send(t, "T", "more than ten bytes"); err == nil {
+		t.Fatal("accepted")
+	}
+	second := w.mustSend(t, "T", "good")
+	if a, b := first.Result().QueueOffset, second.Result().QueueOffset; a != 0 || b != 1 {
+		t.Errorf("offsets %d and %d, want 0 and 1", a, b)
+	}
+}
+
+func TestSendCreatesTheTopic(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, topic string
+		world       func(*worldConfig)
+		create      Creation
+		want        *TopicConfig // name, queues and flags; nil: refused
+	}{
+		{"as the client asks", "New", nil, Creation{AutoCreateTopic, 4, false}, &TopicConfig{WriteQueueNums: 4}},
+		{"no more than the default topic has", "New", nil, Creation{AutoCreateTopic, 16, false}, &TopicConfig{WriteQueueNums: 8}},
+		{"unit", "New", nil, Creation{AutoCreateTopic, 4, true}, &TopicConfig{WriteQueueNums: 4, SysFlag: 1}},
+		{"unknown default topic", "New", nil, Creation{"nope", 4, false}, nil},
+		{"auto creation off", "New", func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
+			Creation{AutoCreateTopic, 4, false}, nil},
+		{"C128 auto creation off, default topic is the cluster", "New",
+			func(c *worldConfig) { c.topics.AutoCreateDisabled = true }, Creation{"C", 4, false}, nil},
+		{"retry topic with auto creation off", "%RETRY%g", func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
+			Creation{AutoCreateTopic, 4, true}, &TopicConfig{WriteQueueNums: 1, SysFlag: 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(c *worldConfig) {
+				if tt.world != nil {
+					tt.world(c)
+				}
+			})
+			w.group(t, "g")
+			_, err := w.send(t, tt.topic, "b", func(r *SendRequest) { r.Create = tt.create })
+			got, ok := w.topics.Lookup(tt.topic)
+			if tt.want == nil {
+				if !asError(func(e *TopicNotExistError) bool { return e.Topic == "New" })(err) || !errors.Is(err, ErrTopicNotExist) || ok {
+					t.Errorf("error %v, topic exists %v", err, ok)
+				}
+				return
+			}
+			if err != nil || !ok {
+				t.Fatalf("error %v, topic exists %v", err, ok)
+			}
+			if got.WriteQueueNums != tt.want.WriteQueueNums || got.SysFlag != tt.want.SysFlag {
+				t.Errorf("created %+v", got)
+			}
+			w.only(t, tt.topic, 0)
+		})
+	}
+}
+
+func TestSendPassesTheStoresErrorOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 1)
+	w.st.refuse = errors.New("full")
+	if _, err := w.send(t, "T", "b"); !errors.Is(err, w.st.refuse) {
+		t.Errorf("refused append: %v", err)
+	}
+	w.st.refuse = nil
+	w.st.fail = errors.New("broken")
+	if _, err := w.send(t, "T", "b"); !errors.Is(err, w.st.fail) {
+		t.Errorf("failed append: %v", err)
+	}
+	if n := w.stats.broker.putFailed.Load(); n != 1 {
+		t.Errorf("counted %d failures", n)
+	}
+}
+
+func TestSendStripsPopCK(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 1)
+	w.mustSend(t, "T", "b", withProps("a", "b", "POP_CK", "handle", "TAGS", "t"))
+	m := w.only(t, "T", 0)
+	if property(&m, "POP_CK") != "" || property(&m, "TAGS") != "t" || property(&m, "a") != "b" {
+		t.Errorf("properties %q", m.Properties)
+	}
+}
+
+func TestC036UserPropertiesRoundTrip(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 1)
+	want := map[string]string{"location": "Beijing,China", "q": "a=b=c", "spaces": "   ", "emoji": "😀"}
+	var enc []byte
+	for name, value := range want {
+		enc = message.AppendProperty(enc, name, value)
+	}
+	w.mustSend(t, "T", "b", func(r *SendRequest) { r.Properties = string(enc) })
+	m := w.only(t, "T", 0)
+	for name, value := range want {
+		if got := property(&m, name); got != value {
+			t.Errorf("%s is %q, want %q", name, got, value)
+		}
+	}
+}
+
+func TestMultiTagTopicMarksItsMessages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 1, func(c *TopicConfig) { c.FilterType = multiTagFilter })
+	w.mustSend(t, "T", "b")
+	if m := w.only(t, "T", 0); m.SysFlag&message.SysFlagMultiTags == 0 {
+		t.Errorf("sysFlag %#x", m.SysFlag)
+	}
+}
+
+func TestC149IPv6Producer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.topic(t, "T", 1)
+	born := netip.MustParseAddrPort("[2001:db8::1]:5000")
+	w.mustSend(t, "T", "b", func(r *SendRequest) { r.BornHost = born })
+	if m := w.only(t, "T", 0); m.BornHost != born || m.SysFlag&message.SysFlagBornHostV6 == 0 {
+		t.Errorf("born host %v, sysFlag %#x", m.BornHost, m.SysFlag)
+	}
+}
+
+func TestSendAllocations(t *testing.T) {
+	w := newWorld(t)
+	w.topic(t, "T", 4)
+	body, text := []byte("body"), props("UNIQ_KEY", "u1", "TAGS", "a", "KEYS", "k", "WAIT", "true")
+	done := func(*SendRequest, error) {}
+	w.sender.store = discard{}
+	n := testing.AllocsPerRun(100, func() {
+		req := &SendRequest{Topic: "T", QueueID: 1, Body: body, Properties: text, MaxReconsumeTimes: -1, Done: done}
+		w.sender.Send(req)
+	})
+	if n > 1 {
+		t.Errorf("%v allocations, want 1: the request", n)
+	}
+}
+
+func BenchmarkSend(b *testing.B) {
+	w := newWorld(b)
+	w.topic(b, "T", 4)
+	body, text := []byte("body"), props("UNIQ_KEY", "u1", "TAGS", "a", "KEYS", "k", "WAIT", "true")
+	done := func(*SendRequest, error) {}
+	w.sender.store = discard{}
+	b.ReportAllocs()
+	for b.Loop() {
+		req := &SendRequest{Topic: "T", QueueID: 1, Body: body, Properties: text, MaxReconsumeTimes: -1, Done: done}
+		w.sender.Send(req)
+	}
+}

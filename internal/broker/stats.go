@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker/snapshot"
+)
+
+// Names of statistics, as tools ask for them. The key of those of topics is the topic, of groups topic@group,
+// of the broker the cluster. Source: BrokerStatsManager.java.
+const (
+	StatTopicPutNums  = "TOPIC_PUT_NUMS"
+	StatTopicPutSize  = "TOPIC_PUT_SIZE"
+	StatGroupGetNums  = "GROUP_GET_NUMS"
+	StatGroupGetSize  = "GROUP_GET_SIZE"
+	StatGroupAckNums  = "GROUP_ACK_NUMS"
+	StatGroupLatency  = "GROUP_GET_LATENCY"
+	StatSendBackNums  = "SNDBCK_PUT_NUMS"
+	StatDLQNums       = "DLQ_PUT_NUMS"
+	StatBrokerPutNums = "BROKER_PUT_NUMS"
+	StatBrokerGetNums = "BROKER_GET_NUMS"
+)
+
+// Samples are taken every 10 s, 10 min and 1 h; so many are kept, and what is told is the difference of the
+// newest and the oldest one. Source: StatsItem.java.
+const (
+	minuteEvery = 10 * time.Second
+	hourEvery   = 10 * time.Minute
+	dayEvery    = time.Hour
+	minuteKept  = 7
+	hourKept    = 7
+	dayKept     = 25
+)
+
+// Snapshot is what a statistic came to in a span of time.
+type Snapshot struct {
+	Sum   int64
+	Times int64
+	TPS   float64 // Sum a second
+	AvgPT float64 // Sum / Times
+}
+
+// Snapshots are a statistic's last minute, hour and day.
+type Snapshots struct{ Minute, Hour, Day Snapshot }
+
+// Stats counts what goes through the broker. Adding takes no lock and does not allocate, but the first time
+// for a topic or group. All methods are safe for concurrent use. The owner calls Tick every second.
+type Stats struct {
+	system SystemNames
+	topics snapshot.Map[string, *topicStats]
+	groups snapshot.Map[groupStatsKey, *groupStats]
+	broker brokerStats
+
+	mu struct {
+		sync.Mutex
+		minute, hour, day sampler
+		runtime           runtimeStats
+	}
+}
+
+type groupStatsKey struct{ topic, group string }
+
+type topicStats struct{ nums, size item }
+
+type groupStats struct{ nums, size, acks, sendBacks, dlqs, latency item }
+
+// brokerStats are totals since the start. Times are calls, nums are messages.
+type brokerStats struct {
+	put, get             item
+	putTimes, putFailed  atomic.Int64
+	putSize              atomic.Int64
+	getFound, getMissed  atomic.Int64
+	transferred          atomic.Int64
+	putMaxMillis         atomic.Int64
+	getMaxMillis         atomic.Int64
+	putDistribution      [putBuckets]atomic.Int64
+	userPut, userGetNums atomic.Int64 // without system topics
+}
+
+// item is one counter and its samples.
+type item struct {
+	value atomic.Int64
+	times atomic.Int64
+
+	// The samples, guarded by Stats.mu.
+	minute, hour, day ring
+}
+
+func (i *item) add(value, times int64) {
+	i.value.Add(value)
+	i.times.Add(times)
+}
+
+// NewStats returns counters at zero. The clock of its samples starts at now.
+func NewStats(system SystemNames, now time.Time) *Stats {
+	s := &Stats{system: system}
+	s.mu.minute = sampler{every: minuteEvery, kept: minuteKept, next: now.Add(minuteEvery)}
+	s.mu.hour = sampler{every: hourEvery, kept: hourKept, next: now.Add(hourEvery)}
+	s.mu.day = sampler{every: dayEvery, kept: dayKept, next: now.Add(dayEvery)}
+	s.mu.runtime.start(now)
+	return s
+}
+
+// Put counts one send of so many messages and bytes that was stored in topic after took.
+func (s *Stats) Put(topic string, messages, bytes int, took time.Duration) {
+	t, ok := s.topics.Load(topic)
+	if !ok {
+		t = s.topic(topic)
+	}
+	t.nums.add(int64(messages), 1)
+	t.size.add(int64(bytes), 1)
+	b := &s.broker
+	b.put.add(int64(messages), 1)
+	b.putTimes.Add(int64(messages))
+	b.putSize.Add(int64(bytes))
+	if !s.system.IsTopic(topic) {
+		b.userPut.Add(int64(messages))
+	}
+	millis := took.Milliseconds()
+	b.putDistribution[putBucket(millis)].Add(1)
+	raise(&b.putMaxMillis, millis)
+}
+
+// PutFailed counts a send that was not stored.
+func (s *Stats) PutFailed() { s.broker.putFailed.Add(1) }
+
+// Get counts one read by group that found so many messages and bytes in topic, after took.
+func (s *Stats) Get(group, topic string, messages, bytes int, took time.Duration) {
+	g, ok := s.groups.Load(groupStatsKey{topic, group})
+	if !ok {
+		g = s.group(group, topic)
+	}
+	g.nums.add(int64(messages), 1)
+	g.size.add(int64(bytes), 1)
+	millis := took.Milliseconds()
+	g.latency.add(millis, 1)
+	b := &s.broker
+	b.get.add(int64(messages), 1)
+	b.getFound.Add(1)
+	b.transferred.Add(int64(messages))
+	if !s.system.IsTopic(topic) {
+		b.userGetNums.Add(int64(messages))
+	}
+	raise(&b.getMaxMillis, millis)
+}
+
+// GetMissed counts a read that found nothing.
+func (s *Stats) GetMissed() { s.broker.getMissed.Add(1) }
+
+// Ack counts messages of topic that group acknowledged.
+func (s *Stats) Ack(group, topic string, messages int) {
+	s.group(group, topic).acks.add(int64(messages), 1)
+}
+
+// SendBack counts a message of topic that group sent back to try again later.
+func (s *Stats) SendBack(group, topic string) { s.group(group, topic).sendBacks.add(1, 1) }
+
+// DLQ counts a message of topic that became a dead letter of group.
+func (s *Stats) DLQ(group, topic string) { s.group(group, topic).dlqs.add(1, 1) }
+
+func (s *Stats) topic(topic string) *topicStats {
+	t, _ := s.topics.LoadOrStore(topic, func() (string, *topicStats) {
+		return strings.Clone(topic), &topicStats{}
+	})
+	return t
+}
+
+func (s *Stats) group(group, topic string) *groupStats {
+	g, _ := s.groups.LoadOrStore(groupStatsKey{topic, group}, func() (groupStatsKey, *groupStats) {
+		return groupStatsKey{strings.Clone(topic), strings.Clone(group)}, &groupStats{}
+	})
+	return g
+}
+
+// raise makes v at least n.
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); n > old && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
+}
+
+// View returns a statistic by its name and key. Source: AdminBrokerProcessor.java ViewBrokerStatsData.
+func (s *Stats) View(name, key string) (Snapshots, bool) {
+	it, ok := s.find(name, key)
+	if !ok {
+		return Snapshots{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Snapshots{
+		Minute: it.minute.view(&s.mu.minute), Hour: it.hour.view(&s.mu.hour), Day: it.day.view(&s.mu.day),
+	}, true
+}
+
+// TopicPutTPS returns how many messages a second were sent to topic in the last minute.
+func (s *Stats) TopicPutTPS(topic string) float64 {
+	v, _ := s.View(StatTopicPutNums, topic)
+	return v.Minute.TPS
+}
+
+// GroupGetTPS returns how many messages a second group read from topic in the last minute.
+func (s *Stats) GroupGetTPS(group, topic string) float64 {
+	v, _ := s.View(StatGroupGetNums, topic+"@"+group)
+	return v.Minute.TPS
+}
+
+func (s *Stats) find(name, key string) (*item, bool) {
+	switch name {
+	case StatBrokerPutNums:
+		return &s.broker.put, key == s.system.Cluster
+	case StatBrokerGetNums:
+		return &s.broker.get, key == s.system.Cluster
+	case StatTopicPutNums, StatTopicPutSize:
+		t, ok := s.topics.Load(key)
+		switch {
+		case !ok:
+			return nil, false
+		case name == StatTopicPutNums:
+			return &t.nums, true
+		}
+		return &t.size, true
+	}
+	topic, group, _ := strings.Cut(key, "@")
+	g, ok := s.groups.Load(groupStatsKey{topic, group})
+	if !ok {
+		return nil, false
+	}
+	it := map[string]*item{
+		StatGroupGetNums: &g.nums, StatGroupGetSize: &g.size, StatGroupAckNums: &g.acks,
+		StatSendBackNums: &g.sendBacks, StatDLQNums: &g.dlqs, StatGroupLatency: &g.latency,
+	}[name]
+	return it, it != nil && it.times.Load() > 0
+}
+
+// TopicDeleted forgets the statistics of topic.
+func (s *Stats) TopicDeleted(topic string) {
+	s.topics.Delete(topic)
+	for key := range s.groups.All {
+		if key.topic == topic {
+			s.groups.Delete(key)
+		}
+	}
+}
+
+// GroupDeleted forgets the statistics of group.
+func (s *Stats) GroupDeleted(group string) {
+	for key := range s.groups.All {
+		if key.group == group {
+			s.groups.Delete(key)
+		}
+	}
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker/snapshot"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// Journal is what the tables need of the store: changes are appended to it as state records, come back
+// through OnState in log order, and are found by ScanState after a restart. *store.Store is one.
+type Journal interface {
+	Append(w *store.Write) error
+	OnState(space message.Space, fn func(message.State))
+	ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error
+}
+
+// DataVersion grows with every change of a table, so that others can tell whether they have seen it.
+// Source: DataVersion.java.
+type DataVersion struct {
+	Counter      int64 `json:"counter"`
+	StateVersion int64 `json:"stateVersion"`
+	Timestamp    int64 `json:"timestamp"` // ms
+}
+
+// versionName is the name under which a table keeps its DataVersion. No name that is accepted anywhere starts
+// with a zero byte: such keys are other tables' of the same space.
+const versionName = "\x00dataVersion"
+
+// table is a set of named configs that live in the log: a state record each (key: prefix and name; value:
+// JSON) and one for the table's DataVersion. What readers see is what the applier applied, in log order; it
+// is read without a lock. A change is computed from the newest proposed value and appended under mu, so that
+// the order of the log is the order in which changes were computed.
+type table[V any] struct {
+	space   message.Space
+	prefix  string // of state keys: empty, or starting with a zero byte
+	journal Journal
+	log     *slog.Logger
+	live    snapshot.Map[string, *V]
+	version atomic.Pointer[DataVersion]
+	changed []func(names []string) // registered before the store runs
+
+	mu struct {
+		sync.Mutex
+		heads   map[string]*head[V]
+		version DataVersion // the newest proposed one
+	}
+}
+
+// head is the newest proposed value of a name, kept while its change is on the way.
+type head[V any] struct {
+	value    *V // nil: deleted
+	inFlight int
+	waiting  []*edition // edits that found nothing to change but the change on the way
+}
+
+// edition is one call of edit: it ends when all that it waits for has ended.
+type edition struct {
+	left int
+	err  error
+	done func(error)
+}
+
+// edit is one change of one name. next makes the new value out of the current one (nil: there is none). It
+// returns nil to delete, and cur to change nothing. It must not keep or change what cur points to. with, if
+// set, says what has to be stored along with the change; it is asked only if there is one.
+type edit[V any] struct {
+	name string
+	next func(cur *V) (*V, error)
+	with func(cur, next *V) companion
+}
+
+// companion is what is stored along with a change; settle, if set, is called with the outcome.
+type companion struct {
+	states []message.State
+	settle func(error)
+}
+
+// plan is what the edits of one call come to.
+type plan[V any] struct {
+	proposed  map[string]*V
+	states    []message.State // the first one is the table's version
+	unchanged []*head[V]      // names without a change of their own, but with another's on the way
+	settle    []func(error)
+}
+
+func newTable[V any](space message.Space, prefix string, journal Journal, log *slog.Logger) *table[V] {
+	t := &table[V]{space: space, prefix: prefix, journal: journal, log: log}
+	t.mu.heads = map[string]*head[V]{}
+	t.version.Store(&DataVersion{})
+	return t
+}
+
+// name returns the name that a state key belongs to, if it is this table's.
+func (t *table[V]) name(key []byte) (string, bool) {
+	name, ok := strings.CutPrefix(string(key), t.prefix)
+	return name, ok && (!strings.HasPrefix(name, "\x00") || name == versionName)
+}
+
+// load reads the stored configs over the given ones. The owner subscribes apply to changes.
+func (t *table[V]) load(defaults map[string]*V) error {
+	entries := maps.Clone(defaults)
+	if entries == nil {
+		entries = map[string]*V{}
+	}
+	var failed error
+	err := t.journal.ScanState(t.space, []byte(t.prefix), func(key, value []byte) bool {
+		name, own := t.name(key)
+		if !own {
+			return true
+		}
+		if name == versionName {
+			failed = t.loadVersion(value)
+			return failed == nil
+		}
+		v := new(V)
+		if failed = json.Unmarshal(value, v); failed != nil {
+			failed = fmt.Errorf("decode config of %q: %w", key, failed)
+			return false
+		}
+		entries[name] = v
+		return true
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return fmt.Errorf("load table %d: %w", t.space, err)
+	}
+	t.live.Fill(entries)
+	return nil
+}
+
+func (t *table[V]) loadVersion(value []byte) error {
+	var v DataVersion
+	if err := json.Unmarshal(value, &v); err != nil {
+		return fmt.Errorf("decode data version: %w", err)
+	}
+	t.version.Store(&v)
+	t.mu.version = v
+	return nil
+}
+
+// apply takes one change over into what readers see. Applier only.
+func (t *table[V]) apply(st message.State) {
+	name, own := t.name(st.Key)
+	if !own {
+		return
+	}
+	if name == versionName {
+		var v DataVersion
+		if err := json.Unmarshal(st.Value, &v); err != nil {
+			t.log.Error("stored data version cannot be decoded", "error", err)
+			return
+		}
+		t.version.Store(&v)
+		return
+	}
+	old, known := t.live.Load(name)
+	if known && !st.Delete {
+		if value, err := json.Marshal(old); err == nil && bytes.Equal(value, st.Value) {
+			return // carried forward by the store's retention: nothing new
+		}
+	}
+	if st.Delete {
+		t.live.Delete(name)
+	} else {
+		v := new(V)
+		if err := json.Unmarshal(st.Value, v); err != nil {
+			t.log.Error("stored config cannot be decoded", "name", name, "error", err)
+			return
+		}
+		t.live.Store(name, v)
+	}
+	for _, fn := range t.changed {
+		fn([]string{name})
+	}
+}
+
+// edit makes changes durable in one write. done is called exactly once: on the caller's goroutine when there
+// was nothing to store or something was refused (then nothing is changed), else by the applier after readers
+// see the change, or with the reason why it is not stored.
+func (t *table[V]) edit(edits []edit[V], done func(error)) {
+	e := &edition{done: done}
+	p := plan[V]{proposed: make(map[string]*V, len(edits)), states: make([]message.State, 1, len(edits)+1)}
+	t.mu.Lock()
+	err := t.planLocked(&p, edits)
+	if err == nil && len(p.proposed) > 0 {
+		err = t.appendLocked(e, &p)
+	}
+	if err == nil {
+		t.joinLocked(e, p.unchanged)
+	}
+	finished := e.left == 0
+	t.mu.Unlock()
+	if err != nil {
+		settleAll(p.settle, err)
+	}
+	if finished {
+		done(err)
+	}
+}
+
+func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
+	for _, ed := range edits {
+		name := strings.Clone(ed.name)
+		cur, inFlight := t.newestLocked(name)
+		if v, ok := p.proposed[name]; ok {
+			cur = v
+		}
+		next, err := ed.next(cur)
+		if err != nil {
+			return err
+		}
+		if next == cur {
+			if inFlight != nil {
+				p.unchanged = append(p.unchanged, inFlight)
+			}
+			continue
+		}
+		st, err := encodeState(t.space, t.prefix+name, next)
+		if err != nil {
+			return err
+		}
+		p.states = append(p.states, st)
+		p.proposed[name] = next
+		if ed.with != nil {
+			c := ed.with(cur, next)
+			p.states = append(p.states, c.states...)
+			p.settle = append(p.settle, c.settle)
+		}
+	}
+	return nil
+}
+
+// appendLocked hands the plan to the store and notes the proposed values. The applier's Done waits for mu, so
+// heads are there before it looks for them.
+func (t *table[V]) appendLocked(e *edition, p *plan[V]) error {
+	version := DataVersion{Counter: t.mu.version.Counter + 1, Timestamp: time.Now().UnixMilli()}
+	st, err := encodeState(t.space, t.prefix+versionName, &version)
+	if err != nil {
+		return err
+	}
+	p.states[0] = st
+	w := &store.Write{State: p.states}
+	names := slices.Collect(maps.Keys(p.proposed))
+	w.Done = func(_ *store.Write, err error) {
+		settleAll(p.settle, err)
+		t.settle(e, names, err)
+	}
+	if err := t.journal.Append(w); err != nil {
+		return err
+	}
+	t.mu.version = version
+	e.left++
+	for name, v := range p.proposed {
+		h := t.mu.heads[name]
+		if h == nil {
+			h = &head[V]{}
+			t.mu.heads[name] = h
+		}
+		h.value = v
+		h.inFlight++
+	}
+	return nil
+}
+
+func settleAll(settle []func(error), err error) {
+	for _, fn := range settle {
+		if fn != nil {
+			fn(err)
+		}
+	}
+}
+
+// joinLocked makes e wait for changes of others that are on the way.
+func (t *table[V]) joinLocked(e *edition, heads []*head[V]) {
+	for _, h := range heads {
+		e.left++
+		h.waiting = append(h.waiting, e)
+	}
+}
+
+// settle ends one write. Applier only.
+func (t *table[V]) settle(e *edition, names []string, err error) {
+	var finished []*edition
+	end := func(e *edition) {
+		e.left--
+		e.err = errors.Join(e.err, err)
+		if e.left == 0 {
+			finished = append(finished, e)
+		}
+	}
+	t.mu.Lock()
+	for _, name := range names {
+		h := t.mu.heads[name]
+		if h.inFlight--; h.inFlight > 0 {
+			continue
+		}
+		delete(t.mu.heads, name)
+		for _, waiting := range h.waiting {
+			end(waiting)
+		}
+	}
+	end(e)
+	t.mu.Unlock()
+	for _, e := range finished {
+		e.done(e.err)
+	}
+}
+
+// newestLocked returns the newest proposed or applied value, and its head if it is on the way.
+func (t *table[V]) newestLocked(name string) (*V, *head[V]) {
+	if h := t.mu.heads[name]; h != nil {
+		return h.value, h
+	}
+	v, _ := t.live.Load(name)
+	return v, nil
+}
+
+// sorted returns all names in order.
+func (t *table[V]) sorted() []string {
+	names := make([]string, 0, t.live.Len())
+	for name := range t.live.All {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// encodeState returns the state record that sets key to v, or deletes it when v is nil.
+func encodeState[V any](space message.Space, key string, v *V) (message.State, error) {
+	st := message.State{Space: space, Key: []byte(key), Delete: v == nil}
+	if v == nil {
+		return st, nil
+	}
+	value, err := json.Marshal(v)
+	if err != nil {
+		return st, fmt.Errorf("encode state %q: %w", key, err)
+	}
+	st.Value = value
+	return st, st.Validate()
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// DefaultTimerMaxDelay is how far ahead a message may ask to be delivered, through whatever door it comes.
+const DefaultTimerMaxDelay = 40 * 24 * time.Hour
+
+// TimerError refuses a message for the delivery time it asks for.
+type TimerError struct {
+	Property string        // that asks for it
+	Value    string        // as it was sent
+	Limit    time.Duration // the longest delay accepted
+	Reason   string
+}
+
+// Error begins with the original's remark, and names property, value and limit.
+func (e *TimerError) Error() string {
+	return fmt.Sprintf("timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
+		e.Limit.Milliseconds(), e.Limit, e.Property, e.Value, e.Reason)
+}
+
+// timerProperty is which property asks for a delivery time. When there are several the greatest counts.
+// Source: HookUtils.java transformTimerMessage.
+type timerProperty uint8
+
+const (
+	timerNone timerProperty = iota
+	timerDeliverMillis
+	timerDelayMillis
+	timerDelaySeconds
+)
+
+func (p timerProperty) String() string {
+	switch p {
+	case timerDeliverMillis:
+		return message.PropertyTimerDeliverMillis
+	case timerDelayMillis:
+		return message.PropertyTimerDelayMillis
+	case timerDelaySeconds:
+		return message.PropertyTimerDelaySeconds
+	default:
+		return ""
+	}
+}
+
+// timerRequest is the delivery time that a message asks for.
+type timerRequest struct {
+	by    timerProperty
+	value string
+}
+
+// note takes a property into account.
+func (r *timerRequest) note(by timerProperty, value string) {
+	if by >= r.by {
+		r.by, r.value = by, value
+	}
+}
+
+// due returns when the message is due, in ms; now or earlier means at once. The longest delay accepted is
+// limit. Errors: *TimerError. Known difference: the original delivers what is negative or overflows at once.
+func (r timerRequest) due(now time.Time, limit time.Duration) (int64, error) {
+	refuse := func(reason string) (int64, error) {
+		return 0, &TimerError{Property: r.by.String(), Value: strings.Clone(r.value), Limit: limit, Reason: reason}
+	}
+	n, err := strconv.ParseInt(r.value, 10, 64)
+	switch {
+	case n < 0:
+		return refuse("is negative")
+	case err != nil && n != 0: // ParseInt's answer when the number is too large
+		return refuse("is too far ahead")
+	case err != nil:
+		return refuse("is not a whole number")
+	}
+	at, unit := now.UnixMilli(), int64(1)
+	if r.by == timerDeliverMillis {
+		if n-at > limit.Milliseconds() {
+			return refuse("is too far ahead")
+		}
+		return n, nil
+	}
+	if r.by == timerDelaySeconds {
+		unit = time.Second.Milliseconds()
+	}
+	if n > limit.Milliseconds()/unit {
+		return refuse("is too far ahead")
+	}
+	return at + n*unit, nil
+}
+
+// timing is what decides when a message is delivered.
+type timing struct {
+	levels DelayLevels
+	limit  time.Duration // of timers
+}
+
+func newTiming(levels DelayLevels, limit time.Duration) timing {
+	if levels.Max() == 0 {
+		levels, _ = ParseDelayLevels("") // the default table is valid, a test parses it
+	}
+	if limit <= 0 {
+		limit = DefaultTimerMaxDelay
+	}
+	return timing{levels, limit}
+}
+
+// check refuses a delivery time that cannot be.
+func (t timing) check(seen *noted, now time.Time) error {
+	if !seen.asksForTime() {
+		return nil
+	}
+	_, err := seen.timer.due(now, t.limit)
+	return err
+}
+
+// place makes m, the only message of w and on its way to its topic, wait when it asks for that. It returns
+// when m is due (ms) if it asked for a time of its own and waits, else 0. A delay level wins over a time.
+func (t timing) place(w *store.Write, m *message.Message, seen *noted, now time.Time) (due int64, err error) {
+	if level := t.levels.Clamp(seen.delayLevel); level > 0 {
+		park(w, m, level, t.levels.Delay(level))
+		return 0, nil
+	}
+	if !seen.asksForTime() {
+		return 0, nil
+	}
+	due, err = seen.timer.due(now, t.limit)
+	switch {
+	case err != nil:
+		return 0, err
+	case due > now.UnixMilli():
+		parkUntil(w, m, due)
+		return due, nil
+	case seen.cancels != "":
+		return 0, &TimerError{Property: seen.timer.by.String(), Value: strings.Clone(seen.timer.value), Limit: t.limit,
+			Reason: "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back any more"}
+	}
+	return 0, nil
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// Permission bits of a topic. Source: PermName.java.
+const (
+	PermInherit  int32 = 1 // topics may be created after its example
+	PermWrite    int32 = 2
+	PermRead     int32 = 4
+	PermPriority int32 = 8
+
+	permAll = PermInherit | PermWrite | PermRead | PermPriority
+)
+
+// maxQueueNums bounds the queues of a topic: a queue id has to fit where clients keep 16 bits of it.
+const maxQueueNums = 65535
+
+// defaultFilterType is the only topic filter type that is in use.
+const defaultFilterType = "SINGLE_TAG"
+
+// TopicConfig is the configuration of a topic. What Topics gives out is shared and must not be changed.
+// The JSON form is the one clients know and the one in the log.
+type TopicConfig struct {
+	Name          string `json:"topicName"`
+	ReadQueueNums int32  `json:"readQueueNums"`
+	// WriteQueueNums below ReadQueueNums is how a topic is made smaller: no new messages in the upper queues.
+	WriteQueueNums int32             `json:"writeQueueNums"`
+	Perm           int32             `json:"perm"`
+	FilterType     string            `json:"topicFilterType"`
+	SysFlag        int32             `json:"topicSysFlag"` // 1 unit, 2 unit subscription
+	Order          bool              `json:"order"`
+	Attributes     map[string]string `json:"attributes"`
+}
+
+// Readable tells whether consumers may read the topic.
+func (c *TopicConfig) Readable() bool { return c.Perm&PermRead != 0 }
+
+// Writable tells whether producers may send to the topic.
+func (c *TopicConfig) Writable() bool { return c.Perm&PermWrite != 0 }
+
+func (c *TopicConfig) equal(o *TopicConfig) bool {
+	return c.Name == o.Name && c.ReadQueueNums == o.ReadQueueNums && c.WriteQueueNums == o.WriteQueueNums &&
+		c.Perm == o.Perm && c.FilterType == o.FilterType && c.SysFlag == o.SysFlag && c.Order == o.Order &&
+		maps.Equal(c.Attributes, o.Attributes)
+}
+
+// TopicsConfig says which topics exist by themselves and how others come about. Zero is RocketMQ's default,
+// but for the names.
+type TopicsConfig struct {
+	System SystemNames
+	// AutoCreateDisabled refuses to create topics on send.
+	AutoCreateDisabled bool
+	// DefaultTopicQueueNums bounds the queues of topics created on send; 0 means 8.
+	DefaultTopicQueueNums int32
+	// ClusterTopicDisabled and BrokerTopicDisabled take read and write away from the topics named after them.
+	ClusterTopicDisabled bool
+	BrokerTopicDisabled  bool
+	// TraceTopic creates TraceTopicName at start; empty name means RMQ_SYS_TRACE_TOPIC.
+	TraceTopic     bool
+	TraceTopicName string
+	// ReviveQueueNums is the number of queues of the pop acknowledgement topic; 0 means 8.
+	ReviveQueueNums int32
+	// MixedMessageType allows the message.type MIXED.
+	MixedMessageType bool
+	// Logger is required.
+	Logger *slog.Logger
+}
+
+// Topics is the table of topic configurations. All methods are safe for concurrent use. A done function is
+// called exactly once: on the caller's goroutine when nothing had to be stored or the change was refused,
+// else by the store's applier once the change is durable and seen by Lookup; it must not block.
+type Topics struct {
+	cfg        TopicsConfig
+	autoCreate atomic.Bool
+	offsets    *offset.Table
+	table      *table[TopicConfig]
+}
+
+// NewTopics loads the table from the journal and subscribes to it: before the store runs. offsets lose what
+// they have of a topic when it is deleted, and when it is created.
+func NewTopics(cfg TopicsConfig, journal Journal, offsets *offset.Table) (*Topics, error) {
+	if cfg.DefaultTopicQueueNums <= 0 {
+		cfg.DefaultTopicQueueNums = 8
+	}
+	if cfg.ReviveQueueNums <= 0 {
+		cfg.ReviveQueueNums = 8
+	}
+	if cfg.TraceTopicName == "" {
+		cfg.TraceTopicName = TraceTopic
+	}
+	t := &Topics{
+		cfg: cfg, offsets: offsets, table: newTable[TopicConfig](message.SpaceTopic, "", journal, cfg.Logger),
+	}
+	t.autoCreate.Store(!cfg.AutoCreateDisabled)
+	if err := t.table.load(systemTopics(&cfg)); err != nil {
+		return nil, err
+	}
+	journal.OnState(message.SpaceTopic, t.table.apply)
+	return t, nil
+}
+
+// Lookup returns the topic's config. It takes no lock and does not allocate.
+func (t *Topics) Lookup(name string) (*TopicConfig, bool) { return t.table.live.Load(name) }
+
+// All returns every topic, ordered by name.
+func (t *Topics) All() []*TopicConfig {
+	names := t.table.sorted()
+	all := make([]*TopicConfig, 0, len(names))
+	for _, name := range names {
+		if cfg, ok := t.Lookup(name); ok {
+			all = append(all, cfg)
+		}
+	}
+	return all
+}
+
+// Len returns the number of topics.
+func (t *Topics) Len() int { return t.table.live.Len() }
+
+// Version returns the table's version.
+func (t *Topics) Version() DataVersion { return *t.table.version.Load() }
+
+// OnChange registers fn to be told the names of topics that were created, changed or deleted, after Lookup
+// shows it. fn is called by the store's applier and must not block. Before the store runs.
+func (t *Topics) OnChange(fn func(changed []string)) { t.table.changed = append(t.table.changed, fn) }
+
+// IsSystem tells whether the topic belongs to the system.
+func (t *Topics) IsSystem(name string) bool { return t.cfg.System.IsTopic(name) }
+
+// SetAutoCreate allows or forbids the creation of topics on send.
+func (t *Topics) SetAutoCreate(allowed bool) { t.autoCreate.Store(allowed) }
+
+// Put creates or changes a topic. cfg.Attributes are changes as ParseAttributes returns them: "+name" sets,
+// "-name" takes away; a new topic takes "+" only. Putting what is there already stores nothing and succeeds.
+// Errors: *NameError, *InvalidError, *AttributeError, and those of the store. Source:
+// AdminBrokerProcessor.java updateAndCreateTopic.
+func (t *Topics) Put(cfg TopicConfig, done func(error)) {
+	t.PutAll([]TopicConfig{cfg}, done)
+}
+
+// PutAll is Put of several topics at once: all are stored, or none.
+func (t *Topics) PutAll(cfgs []TopicConfig, done func(error)) {
+	edits := make([]edit[TopicConfig], 0, len(cfgs))
+	for _, cfg := range cfgs {
+		if err := t.check(&cfg); err != nil {
+			done(err)
+			return
+		}
+		cfg = cloneTopic(cfg)
+		edits = append(edits, t.edit(cfg.Name, func(cur *TopicConfig) (*TopicConfig, error) {
+			return t.merge(cur, cfg)
+		}))
+	}
+	t.table.edit(edits, done)
+}
+
+func (t *Topics) check(cfg *TopicConfig) error {
+	if err := ValidateTopic(cfg.Name); err != nil {
+		return err
+	}
+	if t.IsSystem(cfg.Name) {
+		return &NameError{What: "topic", Name: strings.Clone(cfg.Name), Reason: NameReserved}
+	}
+	for _, n := range []struct {
+		what  string
+		value int32
+	}{{"readQueueNums", cfg.ReadQueueNums}, {"writeQueueNums", cfg.WriteQueueNums}} {
+		if n.value < 0 || n.value > maxQueueNums {
+			return &InvalidError{
+				What: n.what, Value: strconv.Itoa(int(n.value)),
+				Reason: "a topic has 0 to " + strconv.Itoa(maxQueueNums) + " queues",
+			}
+		}
+	}
+	if cfg.Perm&^permAll != 0 {
+		return &InvalidError{
+			What: "perm", Value: strconv.Itoa(int(cfg.Perm)),
+			Reason: "it is a sum of 1 inherit, 2 write, 4 read, 8 priority",
+		}
+	}
+	if !t.cfg.MixedMessageType && cfg.Attributes["+"+AttributeMessageType] == "MIXED" {
+		return &InvalidError{
+			What: AttributeMessageType, Value: "MIXED",
+			Reason: "MIXED message type is not supported.",
+		}
+	}
+	return nil
+}
+
+func (t *Topics) merge(cur *TopicConfig, cfg TopicConfig) (*TopicConfig, error) {
+	var attributes map[string]string
+	if cur != nil {
+		attributes = cur.Attributes
+	}
+	merged, err := alterAttributes(cur == nil, topicAttributes(), attributes, cfg.Attributes)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Attributes = merged
+	if cfg.FilterType == "" {
+		cfg.FilterType = defaultFilterType
+	}
+	if cur != nil && cur.equal(&cfg) {
+		return cur, nil
+	}
+	return &cfg, nil
+}
+
+// EnsureForSend gives done the config of topic, after creating it if need be: with queueNums queues, but no
+// more than defaultTopic has, and with what defaultTopic grants. done gets ErrTopicNotExist when topics are
+// not created on send or defaultTopic does not allow it. Many calls for one topic store it once. Source:
+// TopicConfigManager.java createTopicInSendMessageMethod. Known differences: with automatic creation off no
+// default topic helps, whatever its name; a topic gets one queue at least.
+func (t *Topics) EnsureForSend(topic, defaultTopic string, queueNums, sysFlag int32,
+	done func(*TopicConfig, error),
+) {
+	if cfg, ok := t.Lookup(topic); ok {
+		done(cfg, nil)
+		return
+	}
+	if err := ValidateTopic(topic); err != nil {
+		done(nil, err)
+		return
+	}
+	t.ensure(topic, done, func(cur *TopicConfig) (*TopicConfig, error) {
+		if cur != nil {
+			return cur, nil
+		}
+		return t.afterExample(topic, defaultTopic, queueNums, sysFlag)
+	})
+}
+
+func (t *Topics) afterExample(topic, defaultTopic string, queueNums, sysFlag int32) (*TopicConfig, error) {
+	refuse := func(why string) (*TopicConfig, error) {
+		t.cfg.Logger.Warn("topic not created on send", "topic", topic, "default_topic", defaultTopic,
+			"reason", why)
+		return nil, fmt.Errorf("create topic %s on send: %s: %w", topic, why, ErrTopicNotExist)
+	}
+	if !t.autoCreate.Load() {
+		return refuse("autoCreateTopicEnable is false")
+	}
+	example, ok := t.Lookup(defaultTopic)
+	if !ok {
+		return refuse("default topic " + defaultTopic + " does not exist")
+	}
+	if example.Perm&PermInherit == 0 {
+		return refuse("default topic " + defaultTopic + " has no inherit permission")
+	}
+	queues := max(1, min(queueNums, example.WriteQueueNums))
+	return &TopicConfig{
+		Name: strings.Clone(topic), ReadQueueNums: queues, WriteQueueNums: queues,
+		Perm: example.Perm &^ PermInherit, FilterType: example.FilterType, SysFlag: sysFlag,
+		Attributes: map[string]string{},
+	}, nil
+}
+
+// EnsureRetry creates the retry topic of group with queueNums queues, readable and writable; order sets its
+// order flag. Source: TopicConfigManager.java createTopicInSendMessageBackMethod. Known difference: the order
+// flag stays once it is set, where there it follows the last heartbeat.
+func (t *Topics) EnsureRetry(group string, queueNums, sysFlag int32, order bool,
+	done func(*TopicConfig, error),
+) {
+	t.EnsureTopic(TopicConfig{
+		Name: RetryTopic(group), ReadQueueNums: queueNums, WriteQueueNums: queueNums,
+		Perm: PermRead | PermWrite, SysFlag: sysFlag, Order: order,
+	}, done)
+}
+
+// EnsureDLQ creates the dead letter topic of group: one queue, readable and writable.
+func (t *Topics) EnsureDLQ(group string, done func(*TopicConfig, error)) {
+	t.EnsureTopic(TopicConfig{
+		Name: DLQTopic(group), ReadQueueNums: 1, WriteQueueNums: 1, Perm: PermRead | PermWrite,
+	}, done)
+}
+
+// EnsureTopic creates a topic for the broker itself if there is none of its name, whatever the name; one that
+// is there only gets cfg's order flag.
+func (t *Topics) EnsureTopic(cfg TopicConfig, done func(*TopicConfig, error)) {
+	if cur, ok := t.Lookup(cfg.Name); ok && (cur.Order || !cfg.Order) {
+		done(cur, nil)
+		return
+	}
+	cfg = cloneTopic(cfg)
+	if cfg.FilterType == "" {
+		cfg.FilterType = defaultFilterType
+	}
+	t.ensure(cfg.Name, done, func(cur *TopicConfig) (*TopicConfig, error) {
+		switch {
+		case cur == nil:
+			return &cfg, nil
+		case cur.Order || !cfg.Order:
+			return cur, nil
+		}
+		next := *cur
+		next.Order = true
+		return &next, nil
+	})
+}
+
+func (t *Topics) ensure(topic string, done func(*TopicConfig, error),
+	next func(*TopicConfig) (*TopicConfig, error),
+) {
+	topic = strings.Clone(topic)
+	t.table.edit([]edit[TopicConfig]{t.edit(topic, next)}, func(err error) {
+		cfg, ok := t.Lookup(topic)
+		switch {
+		case err != nil:
+			done(nil, err)
+		case !ok: // deleted in between
+			done(nil, fmt.Errorf("topic %s was deleted: %w", topic, ErrTopicNotExist))
+		default:
+			done(cfg, nil)
+		}
+	})
+}
+
+// MarkOrdered sets the order flag of the given topics, those that exist: the name server's ordered-topic
+// config says that they are. Source: TopicConfigManager.java updateOrderTopicConfig.
+func (t *Topics) MarkOrdered(topics []string, done func(error)) {
+	edits := make([]edit[TopicConfig], 0, len(topics))
+	for _, topic := range topics {
+		edits = append(edits, t.edit(topic, func(cur *TopicConfig) (*TopicConfig, error) {
+			if cur == nil || cur.Order {
+				return cur, nil
+			}
+			next := *cur
+			next.Order = true
+			return &next, nil
+		}))
+	}
+	t.table.edit(edits, done)
+}
+
+// edit is a change of one topic with what goes along: see with.
+func (t *Topics) edit(name string, next func(*TopicConfig) (*TopicConfig, error)) edit[TopicConfig] {
+	return edit[TopicConfig]{name: name, next: next, with: func(cur, next *TopicConfig) companion {
+		return t.with(name, cur, next)
+	}}
+}
+
+// with makes a deleted topic's queues and offsets go, and a created one start without offsets: one may have
+// been committed while the topic of that name before it was being deleted.
+func (t *Topics) with(name string, cur, next *TopicConfig) companion {
+	if cur != nil && next != nil {
+		return companion{}
+	}
+	drop := t.offsets.DropTopic(name)
+	c := companion{states: drop.States, settle: drop.Settle}
+	if next == nil {
+		c.states = append(c.states, store.TopicDeletion(name))
+	}
+	return c
+}
+
+func cloneTopic(cfg TopicConfig) TopicConfig {
+	cfg.Name, cfg.FilterType = strings.Clone(cfg.Name), strings.Clone(cfg.FilterType)
+	attributes := make(map[string]string, len(cfg.Attributes))
+	for k, v := range cfg.Attributes {
+		attributes[strings.Clone(k)] = strings.Clone(v)
+	}
+	cfg.Attributes = attributes
+	return cfg
+}

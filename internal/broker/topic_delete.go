@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import "strings"
+
+// Delete removes a topic: its config, its queues, the offsets of all groups in it, and the pop retry topics
+// of these groups, in one write. Of a topic that does not exist the offsets go. Errors: *NameError for a
+// blank name or a system topic, and those of the store. Source: AdminBrokerProcessor.java deleteTopic.
+func (t *Topics) Delete(name string, done func(error)) {
+	if strings.TrimSpace(name) == "" {
+		done(&NameError{What: "topic", Reason: NameBlank})
+		return
+	}
+	if t.IsSystem(name) {
+		done(&NameError{What: "topic", Name: strings.Clone(name), Reason: NameReserved})
+		return
+	}
+	if _, ok := t.Lookup(name); !ok {
+		t.offsets.DropTopic(name).Append(done)
+		return
+	}
+	names := []string{strings.Clone(name)}
+	for _, group := range t.offsets.GroupsOf(name) {
+		for _, retry := range PopRetryTopics(name, group) {
+			if _, ok := t.Lookup(retry); ok {
+				names = append(names, retry)
+			}
+		}
+	}
+	edits := make([]edit[TopicConfig], 0, len(names))
+	for _, n := range names {
+		edits = append(edits, t.edit(n, func(*TopicConfig) (*TopicConfig, error) { return nil, nil }))
+	}
+	t.table.edit(edits, done)
+}

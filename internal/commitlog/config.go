@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// FlushDiskType says when an append counts as stored.
+type FlushDiskType uint8
+
+const (
+	// Sync settles a group after it is on the disk. This is the default.
+	Sync FlushDiskType = iota
+	// Async settles a group after it is written to the operating system; a sync follows every FlushInterval.
+	// A crash of the process loses nothing, a power cut loses what was not synced yet.
+	Async
+)
+
+// String returns RocketMQ's name of the type.
+func (t FlushDiskType) String() string {
+	if t == Async {
+		return "ASYNC_FLUSH"
+	}
+	return "SYNC_FLUSH"
+}
+
+// Bounds of the memory the log takes; all but the last can be set in Config.
+const (
+	defaultSegmentBytes    = 16 << 20
+	defaultRingBytes       = 32 << 20
+	defaultCacheBytes      = 32 << 20
+	defaultMaxPendingBytes = 64 << 20
+	defaultMaxBatchBytes   = 2 << 20
+	defaultMaxGroupBytes   = 32 << 20
+	maxEntryBytes          = 1 << 30 // no entry is larger, whoever wrote it
+)
+
+// Config is what a log is made with. The zero value of each field but Dir means its default.
+type Config struct {
+	// Dir is the log's folder. It is created when missing.
+	Dir string
+	// SegmentBytes is the size at which a new segment file begins; a file is larger by at most one entry.
+	// 64 KiB to 1 GiB, default 16 MiB. tidwall/wal keeps the last segment in memory.
+	SegmentBytes int64
+	// FlushDiskType says whether Done comes after the sync or after the write. Default Sync.
+	FlushDiskType FlushDiskType
+	// FlushInterval is the time between syncs when FlushDiskType is Async. Default 500 ms.
+	FlushInterval time.Duration
+	// RingBytes bounds the recent entries kept in memory for readers. Default 32 MiB.
+	RingBytes int64
+	// CacheBytes bounds the verified blocks of older segments kept in memory. Default 32 MiB.
+	CacheBytes int64
+	// MaxPendingBytes bounds what was accepted and has not been settled; beyond it Append returns *BusyError.
+	// Default 64 MiB.
+	MaxPendingBytes int64
+	// MaxBatchBytes is the size at which an entry is closed even if more waits. Default 2 MiB.
+	MaxBatchBytes int
+	// MaxGroupBytes bounds the size of one group. Default 32 MiB.
+	MaxGroupBytes int
+	// Disk says when the disk counts as full.
+	Disk DiskMarks
+	// Logger gets state changes that an operator cares about. Default: none are reported.
+	Logger *slog.Logger
+	// FS is the file system for everything but tidwall/wal's own files. Default vfs.Default.
+	FS vfs.FS
+	// OpenWAL opens the writer of the segment files. Default OpenWAL; tests put failing ones around it.
+	OpenWAL func(dir string, segmentBytes int64) (WAL, error)
+
+	// truncate cuts a file to size bytes; os.Truncate, as vfs has no such call.
+	truncate func(path string, size int64) error
+}
+
+// DiskMarks says when the log stops to accept writes because of its disk, and when it looks.
+type DiskMarks struct {
+	// FullPercent is the used share of the disk at which writes are refused, 1 to 100. Default 90 (RocketMQ's
+	// diskSpaceWarningLevelRatio). They resume when the share is below it again.
+	FullPercent int
+	// ReserveBytes is the free space below which writes are refused whatever the share is. Default 64 MiB.
+	ReserveBytes int64
+	// Interval is the time between two looks. Default 1 s. The committer also looks whenever a segment
+	// begins.
+	Interval time.Duration
+}
+
+func (c *Config) setDefaults() {
+	setDefault(&c.SegmentBytes, defaultSegmentBytes)
+	setDefault(&c.FlushInterval, 500*time.Millisecond)
+	setDefault(&c.RingBytes, defaultRingBytes)
+	setDefault(&c.CacheBytes, defaultCacheBytes)
+	setDefault(&c.MaxPendingBytes, defaultMaxPendingBytes)
+	setDefault(&c.MaxBatchBytes, defaultMaxBatchBytes)
+	setDefault(&c.MaxGroupBytes, defaultMaxGroupBytes)
+	setDefault(&c.Disk.FullPercent, 90)
+	setDefault(&c.Disk.ReserveBytes, 64<<20)
+	setDefault(&c.Disk.Interval, time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.OpenWAL == nil {
+		c.OpenWAL = OpenWAL
+	}
+	if c.truncate == nil {
+		c.truncate = os.Truncate
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Dir != "", "commit log: Dir is empty")
+	check(c.SegmentBytes >= 64<<10 && c.SegmentBytes <= 1<<30,
+		"commit log: SegmentBytes %d is outside 64 KiB to 1 GiB", c.SegmentBytes)
+	check(c.FlushDiskType <= Async, "commit log: FlushDiskType %d is unknown", c.FlushDiskType)
+	check(c.FlushInterval > 0, "commit log: FlushInterval %v is not positive", c.FlushInterval)
+	check(c.RingBytes > 0 && c.CacheBytes > 0, "commit log: RingBytes %d or CacheBytes %d is not positive",
+		c.RingBytes, c.CacheBytes)
+	check(c.MaxBatchBytes > 0 && c.MaxBatchBytes <= math.MaxInt32/4, "commit log: MaxBatchBytes %d is out of range",
+		c.MaxBatchBytes)
+	check(c.MaxGroupBytes > 0 && c.MaxGroupBytes <= maxEntryBytes/2, "commit log: MaxGroupBytes %d is out of range",
+		c.MaxGroupBytes)
+	check(c.MaxPendingBytes >= int64(c.MaxGroupBytes), "commit log: MaxPendingBytes %d is below MaxGroupBytes %d",
+		c.MaxPendingBytes, c.MaxGroupBytes)
+	check(c.Disk.FullPercent >= 1 && c.Disk.FullPercent <= 100, "commit log: disk mark of %d percent is out of range",
+		c.Disk.FullPercent)
+	check(c.Disk.ReserveBytes >= 0, "commit log: disk reserve of %d bytes is negative", c.Disk.ReserveBytes)
+	return errors.Join(errs...)
+}

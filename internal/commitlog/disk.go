@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitlog
+
+import (
+	"context"
+	"time"
+)
+
+// watchDisk looks at the disk until ctx is done. It is a goroutine of its own so that neither slow deletes
+// nor slow writes delay the look.
+func (l *Log) watchDisk(ctx context.Context) {
+	ticker := time.NewTicker(l.cfg.Disk.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			l.lookAtDisk()
+		}
+	}
+}
+
+// lookAtDisk compares the disk with its marks, and begins or ends refusing writes.
+func (l *Log) lookAtDisk() {
+	e, err := l.usage()
+	if err != nil {
+		l.log.Debug("cannot tell how full the disk is", "error", err)
+		return
+	}
+	full := e.UsedPercent >= float64(e.LimitPercent) || e.FreeBytes < e.ReserveBytes
+	p := &l.pend
+	p.mu.Lock()
+	was := p.marks != nil
+	p.marks = nil
+	if full {
+		p.marks = e
+	}
+	p.refuseLocked()
+	p.mu.Unlock()
+	switch {
+	case full && !was:
+		l.log.Error("the disk is full: writes are refused, reads go on; free some space or add disk",
+			"path", e.Path, "used_percent", e.UsedPercent, "limit_percent", e.LimitPercent,
+			"free_bytes", e.FreeBytes, "reserve_bytes", e.ReserveBytes)
+	case !full && was:
+		l.log.Info("there is room on the disk again: writes are accepted",
+			"path", e.Path, "used_percent", e.UsedPercent, "free_bytes", e.FreeBytes)
+	}
+}
+
+// usage returns the state of the disk in the form of the error that it may become. The share is that of
+// RocketMQ: used of what ordinary users can have.
+func (l *Log) usage() (*DiskFullError, error) {
+	u, err := l.cfg.FS.GetDiskUsage(l.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &DiskFullError{
+		Path: l.cfg.Dir, LimitPercent: l.cfg.Disk.FullPercent,
+		FreeBytes: int64(u.AvailBytes), ReserveBytes: l.cfg.Disk.ReserveBytes,
+	}
+	if all := u.UsedBytes + u.AvailBytes; all > 0 {
+		e.UsedPercent = 100 * float64(u.UsedBytes) / float64(all)
+	}
+	return e, nil
+}
+
+// diskFull is the refusal after an operation failed for want of space.
+func (l *Log) diskFull(cause error) *DiskFullError {
+	e, err := l.usage()
+	if err != nil {
+		marks := l.cfg.Disk
+		e = &DiskFullError{Path: l.cfg.Dir, LimitPercent: marks.FullPercent, ReserveBytes: marks.ReserveBytes}
+	}
+	e.Cause = cause
+	return e
+}

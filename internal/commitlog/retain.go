@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// Segments returns the files of the log, oldest first. Safe for concurrent use.
+func (l *Log) Segments() []Segment {
+	known := l.segs.snapshot()
+	all := make([]Segment, len(known))
+	for i := range known {
+		all[i] = known[i].Segment
+	}
+	return all
+}
+
+// Drop removes the n oldest segments, fewer if there are not so many: the last segment that holds an entry
+// stays, as it says where in the log the next one goes. The first records that remain are at First, which
+// moves before any file goes. Drop does not disturb writers; readers of what is dropped get ErrNotFound.
+// Calls wait for each other.
+func (l *Log) Drop(n int) error {
+	l.dropping.Lock()
+	defer l.dropping.Unlock()
+	_, err := l.dropLocked(func(i int, _ Segment) bool { return i < n })
+	return err
+}
+
+// DropBefore removes the oldest segments that lie wholly before pos, and returns how many. See Drop.
+func (l *Log) DropBefore(pos message.LogOffset) (int, error) {
+	l.dropping.Lock()
+	defer l.dropping.Unlock()
+	return l.dropLocked(func(_ int, s Segment) bool { return s.End <= pos })
+}
+
+func (l *Log) dropLocked(goes func(i int, s Segment) bool) (int, error) {
+	known := l.segs.snapshot()
+	keep := len(known) - 1
+	for keep > 0 && known[keep].Bytes() == 0 {
+		keep--
+	}
+	n := 0
+	for n < keep && goes(n, known[n].Segment) {
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	l.first.Store(int64(known[n].First))
+	for i, s := range known[:n] {
+		// Oldest first and one by one: a crash leaves a log without gaps.
+		if err := l.cfg.FS.Remove(s.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return i, fmt.Errorf("drop segment: %w", err)
+		}
+		if err := syncDir(l.cfg.FS, l.cfg.Dir); err != nil {
+			return i, err
+		}
+		l.segs.removeFirst(s.FirstIndex)
+	}
+	l.log.Info("dropped the oldest segments of the commit log", "segments", n, "log_offset", int64(known[n].First))
+	return n, nil
+}
+
+// Roll begins a new segment, so that everything stored before can be dropped. It waits until that is done or
+// ctx is; the log must be running. Errors: ErrClosed, *BrokenError, *DiskFullError, ctx's.
+func (l *Log) Roll(ctx context.Context) error {
+	done := make(chan error, 1)
+	p := &l.pend
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return ErrClosed
+	}
+	p.rolls = append(p.rolls, done)
+	p.mu.Unlock()
+	l.wakeCommitter()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Setting is one key of the configuration. Its flag is the key in lower case with dashes unless Flag says
+// otherwise, its environment variable ROQUET_ and the key in upper case with underscores.
+type Setting struct {
+	Key     string // as in broker.conf
+	Flag    string // name of the command-line flag
+	Usage   string // one line: meaning, unit
+	Dynamic bool   // may be changed at run time by UPDATE_BROKER_CONFIG
+	value   func(*Config) any
+}
+
+// Text is the setting's present value as it would be written in a file.
+func (s *Setting) Text(c *Config) string {
+	switch v := s.value(c).(type) {
+	case *string:
+		return *v
+	case *bool:
+		return strconv.FormatBool(*v)
+	case *int:
+		return strconv.Itoa(*v)
+	case *int32:
+		return strconv.Itoa(int(*v))
+	case *int64:
+		return strconv.FormatInt(*v, 10)
+	case *[]string:
+		return strings.Join(*v, ";")
+	case *millis:
+		return strconv.FormatInt(time.Duration(*v).Milliseconds(), 10)
+	case *hours:
+		return strconv.FormatFloat(time.Duration(*v).Hours(), 'f', -1, 64)
+	default:
+		panic(fmt.Sprintf("setting %s has a value of type %T", s.Key, v))
+	}
+}
+
+// Set parses text into the setting. The error names the key, the text and what was wanted.
+func (s *Setting) Set(c *Config, text string) error {
+	text = strings.TrimSpace(text)
+	var err error
+	switch v := s.value(c).(type) {
+	case *string:
+		*v = text
+	case *bool:
+		*v, err = strconv.ParseBool(strings.ToLower(text))
+	case *int:
+		*v, err = strconv.Atoi(text)
+	case *int32:
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 32)
+		*v = int32(n)
+	case *int64:
+		*v, err = parseBytes(text)
+	case *[]string:
+		*v = strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
+	case *millis:
+		var d time.Duration
+		d, err = parseDuration(text, time.Millisecond)
+		*v = millis(d)
+	case *hours:
+		var d time.Duration
+		d, err = parseDuration(text, time.Hour)
+		*v = hours(d)
+	default:
+		panic(fmt.Sprintf("setting %s has a value of type %T", s.Key, v))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %q cannot be read as %s", s.Key, text, s.wanted(c))
+	}
+	return nil
+}
+
+func (s *Setting) wanted(c *Config) string {
+	switch s.value(c).(type) {
+	case *bool:
+		return "true or false"
+	case *millis:
+		return "milliseconds or a duration such as 30s"
+	case *hours:
+		return "hours or a duration such as 90m"
+	default:
+		return "a whole number"
+	}
+}
+
+// millis and hours are durations whose bare number has that unit in the original's files.
+type (
+	millis time.Duration
+	hours  time.Duration
+)
+
+func ms(d *time.Duration) *millis { return (*millis)(d) }
+
+func parseDuration(text string, unit time.Duration) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		if n < 0 || n > float64(math.MaxInt64)/float64(unit) {
+			return 0, strconv.ErrRange
+		}
+		return time.Duration(n * float64(unit)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = strconv.ErrRange
+	}
+	return d, err
+}
+
+// parseBytes reads a number with an optional KiB, MiB or GiB.
+func parseBytes(text string) (int64, error) {
+	shift := 0
+	for suffix, n := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, shift = strings.TrimSpace(rest), n
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && shift > 0 && (n < 0 || n > math.MaxInt64>>shift) {
+		err = strconv.ErrRange
+	}
+	return n << shift, err
+}
+
+// Settings is the table of every key, in the order in which it is shown. Callers must not change it.
+//
+//lint:long a table: one entry a key
+func Settings() []Setting {
+	return []Setting{
+		{
+			"roles", "roles", "what this process does: nameserver, broker", false,
+			func(c *Config) any { return &c.Roles },
+		},
+		{
+			"brokerClusterName", "cluster", "name of the cluster", false,
+			func(c *Config) any { return &c.Identity.ClusterName },
+		},
+		{
+			"brokerName", "broker-name", "name of this broker", false,
+			func(c *Config) any { return &c.Identity.BrokerName },
+		},
+		{
+			"brokerId", "broker-id", "0: the master", false,
+			func(c *Config) any { return &c.Identity.BrokerID },
+		},
+		{
+			"brokerIP1", "advertise", "host handed to clients", false,
+			func(c *Config) any { return &c.Identity.AdvertiseHost },
+		},
+		{
+			"namesrvAddr", "namesrv", "name servers to register with, host:port;…", false,
+			func(c *Config) any { return &c.Identity.NamesrvAddrs },
+		},
+		{
+			"regionId", "region", "returned as MSG_REGION", false,
+			func(c *Config) any { return &c.Identity.RegionID },
+		},
+
+		{
+			"bindAddress", "bind", "address to listen on; 0.0.0.0 serves other machines", false,
+			func(c *Config) any { return &c.Listen.BindAddress },
+		},
+		{
+			"namesrvPort", "namesrv-port", "name server port, 0 = off", false,
+			func(c *Config) any { return &c.Listen.NamesrvPort },
+		},
+		{
+			"listenPort", "port", "broker port, 0 = off", false,
+			func(c *Config) any { return &c.Listen.BrokerPort },
+		},
+		{
+			"fastPort", "fast-port", "fast (VIP) port, 0 = off", false,
+			func(c *Config) any { return &c.Listen.FastPort },
+		},
+		{
+			"grpcServerPort", "grpc-port", "gRPC port, 0 = off", false,
+			func(c *Config) any { return &c.Listen.GRPCPort },
+		},
+		{
+			"httpPort", "http-port", "HTTP port (REST, health, metrics), 0 = off", false,
+			func(c *Config) any { return &c.Listen.HTTPPort },
+		},
+		{
+			"portOffset", "port-offset", "added to every port: several on one machine", false,
+			func(c *Config) any { return &c.Listen.PortOffset },
+		},
+		{
+			"listeners", "listener", "more listeners, host:port=host:port (listened on = told to clients); …", false,
+			func(c *Config) any { return &c.Listen.Extra },
+		},
+		{
+			"maxConnections", "max-connections", "connections in total", false,
+			func(c *Config) any { return &c.Listen.MaxConns },
+		},
+		{
+			"maxConnectionsPerIp", "max-connections-per-ip", "connections of one address", false,
+			func(c *Config) any { return &c.Listen.MaxConnsPerIP },
+		},
+		{
+			"serverChannelMaxIdleTimeMillis", "idle-timeout", "a silent connection is closed", false,
+			func(c *Config) any { return ms(&c.Listen.IdleTimeout) },
+		},
+		{
+			"proxyProtocolEnable", "proxy-protocol", "trust PROXY protocol headers", false,
+			func(c *Config) any { return &c.Listen.ProxyProtocol },
+		},
+
+		{
+			"storePathRootDir", "data", "folder of the log and the index", false,
+			func(c *Config) any { return &c.Store.Dir },
+		},
+		{
+			"flushDiskType", "flush-disk-type", "SYNC_FLUSH: acknowledged means fsynced; or ASYNC_FLUSH", false,
+			func(c *Config) any { return &c.Store.FlushDiskType },
+		},
+		{
+			"fileReservedTime", "retention", "hours that messages are kept", true,
+			func(c *Config) any { return (*hours)(&c.Store.FileReservedTime) },
+		},
+		{
+			"maxStoreSize", "retention-size", "bytes of log at which the oldest goes, 0 = no limit", true,
+			func(c *Config) any { return &c.Store.MaxBytes },
+		},
+		{
+			"segmentSize", "segment-size", "bytes of one log segment", false,
+			func(c *Config) any { return &c.Store.SegmentBytes },
+		},
+		{
+			"diskMaxUsedSpaceRatio",
+			"disk-max-used-ratio",
+			"percent of the volume at which old messages go early",
+			true,
+			func(c *Config) any { return &c.Store.DiskMaxUsedRatio },
+		},
+		{
+			"diskSpaceWarningLevelRatio", "disk-warning-ratio", "percent of the volume at which writes stop", true,
+			func(c *Config) any { return &c.Store.DiskWarningRatio },
+		},
+		{
+			"flushConsumerOffsetInterval", "flush-offsets", "how often consumer offsets are written", false,
+			func(c *Config) any { return ms(&c.Store.FlushOffsetsPeriod) },
+		},
+		{
+			"flushConsumerOffsetHistoryInterval", "flush-offset-history", "no effect", false,
+			func(c *Config) any { return ms(&c.Store.FlushOffsetHistory) },
+		},
+		{
+			"indexCheckpointInterval", "index-checkpoint", "longest time between index checkpoints", false,
+			func(c *Config) any { return ms(&c.Store.IndexCheckpoint) },
+		},
+
+		{
+			"autoCreateTopicEnable", "auto-create-topic", "a send to an unknown topic creates it", true,
+			func(c *Config) any { return &c.Topic.AutoCreateTopic },
+		},
+		{
+			"autoCreateSubscriptionGroup", "auto-create-group", "an unknown group is created when it appears", true,
+			func(c *Config) any { return &c.Topic.AutoCreateGroup },
+		},
+		{
+			"defaultTopicQueueNums", "default-queues", "queues of a topic that is created by a send", true,
+			func(c *Config) any { return &c.Topic.DefaultQueueNums },
+		},
+		{
+			"brokerPermission", "broker-permission", "6 read and write, 4 read, 2 write", true,
+			func(c *Config) any { return &c.Topic.BrokerPermission },
+		},
+		{
+			"traceTopicEnable", "trace-topic", "create RMQ_SYS_TRACE_TOPIC", false,
+			func(c *Config) any { return &c.Topic.TraceTopic },
+		},
+		{
+			"traceOn", "trace-on", "tell clients that message trace is welcome", true,
+			func(c *Config) any { return &c.Topic.TraceOn },
+		},
+		{
+			"clusterTopicEnable", "cluster-topic", "a topic named as the cluster exists", false,
+			func(c *Config) any { return &c.Topic.ClusterTopic },
+		},
+		{
+			"brokerTopicEnable", "broker-topic", "a topic named as the broker exists", false,
+			func(c *Config) any { return &c.Topic.BrokerTopic },
+		},
+		{
+			"rejectTransactionMessage", "reject-transactions", "refuse transaction messages", true,
+			func(c *Config) any { return &c.Topic.RejectTransactions },
+		},
+		{
+			"notifyConsumerIdsChangedEnable", "notify-consumer-changes", "tell a group when its members change", true,
+			func(c *Config) any { return &c.Topic.NotifyConsumerChanges },
+		},
+
+		{
+			"maxMessageSize", "max-message-size", "bytes of one message body", true,
+			func(c *Config) any { return &c.Message.MaxSizeBytes },
+		},
+		{
+			"messageDelayLevel", "delay-levels", "delays of the levels 1, 2, …", false,
+			func(c *Config) any { return &c.Message.DelayLevels },
+		},
+		{
+			"enablePropertyFilter", "property-filter", "SQL92 subscriptions", true,
+			func(c *Config) any { return &c.Message.PropertyFilter },
+		},
+		{
+			"recallMessageEnable", "recall", "timer messages can be recalled", true,
+			func(c *Config) any { return &c.Message.Recall },
+		},
+		{
+			"defaultQueryMaxNum", "query-max", "most messages of one query", true,
+			func(c *Config) any { return &c.Message.QueryMaxNum },
+		},
+		{
+			"litePullMessageEnable", "lite-pull", "answer LITE_PULL_MESSAGE", true,
+			func(c *Config) any { return &c.Message.LitePull },
+		},
+		{
+			"longPollingEnable", "long-polling", "hold pulls until a message arrives", true,
+			func(c *Config) any { return &c.Message.LongPolling },
+		},
+		{
+			"shortPollingTimeMills", "short-polling", "how long a pull is held when long polling is off", true,
+			func(c *Config) any { return ms(&c.Message.ShortPolling) },
+		},
+		{
+			"transactionTimeOut", "transaction-timeout", "age at which a half message is first checked", true,
+			func(c *Config) any { return ms(&c.Message.TransTimeout) },
+		},
+		{
+			"transactionCheckInterval", "transaction-check-interval", "time between checks", true,
+			func(c *Config) any { return ms(&c.Message.TransInterval) },
+		},
+		{
+			"transactionCheckMax", "transaction-check-max", "checks before a half message is parked", true,
+			func(c *Config) any { return &c.Message.TransCheckMax },
+		},
+
+		{
+			"sendTimeoutMillis", "send-timeout", "how long a send waits for room before SYSTEM_BUSY", true,
+			func(c *Config) any { return ms(&c.Client.SendTimeout) },
+		},
+		{
+			"sendThreadPoolQueueCapacity", "send-queue", "sends in flight", false,
+			func(c *Config) any { return &c.Client.SendQueueCount },
+		},
+		{
+			"sendQueueBytes", "send-queue-bytes", "bytes of sends in flight", false,
+			func(c *Config) any { return &c.Client.SendQueueBytes },
+		},
+		{
+			"pullThreadPoolQueueCapacity", "pull-queue", "pulls held or in work", false,
+			func(c *Config) any { return &c.Client.PullQueueCount },
+		},
+		{
+			"channelExpiredTimeout", "channel-expiry", "a client without heartbeat is forgotten", false,
+			func(c *Config) any { return ms(&c.Client.ChannelExpiry) },
+		},
+		{
+			"registerNameServerPeriod", "register-interval", "time between registrations with name servers", false,
+			func(c *Config) any { return ms(&c.Client.RegisterInterval) },
+		},
+
+		{
+			"logLevel", "log-level", "debug, info, warn, error", true,
+			func(c *Config) any { return &c.Log.Level },
+		},
+		{
+			"logFormat", "log-format", "text or json", false,
+			func(c *Config) any { return &c.Log.Format },
+		},
+	}
+}
+
+// Environment is the variable that sets the key: brokerIP1 → ROQUET_BROKER_IP1.
+func (s *Setting) Environment() string {
+	var out strings.Builder
+	out.WriteString("ROQUET_")
+	for i, r := range s.Key {
+		upper := r >= 'A' && r <= 'Z'
+		if upper && i > 0 && (s.Key[i-1] < 'A' || s.Key[i-1] > 'Z') {
+			out.WriteByte('_')
+		}
+		out.WriteString(strings.ToUpper(string(r)))
+	}
+	return out.String()
+}

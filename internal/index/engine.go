@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Pebble's limits that matter here. Writes must not stall behind a slow flush or compaction, for it is the
+// applier that writes state; memory is bounded by checkpoints, read amplification by a single compaction
+// keeping up.
+const (
+	memTablesBeforeStall = 16
+	l0BeforeStall        = 1000
+	maxOpenTables        = 500
+	blockBytes           = 8 << 10
+	bloomBitsPerKey      = 10
+)
+
+// openPebble opens the database of d in dir, for which d has the lock. Failures in its background go to
+// d.health.
+func openPebble(dir string, fs vfs.FS, d *DB) (*pebble.DB, error) {
+	cfg, h := &d.cfg, d.health
+	if err := removeEmptyLogs(dir, fs); err != nil {
+		return nil, err
+	}
+	opts := &pebble.Options{
+		FS:                          guardedFS{FS: fs, health: h},
+		DisableWAL:                  true,
+		FormatMajorVersion:          pebble.FormatTableFormatV6,
+		CacheSize:                   cfg.CacheBytes,
+		MemTableSize:                uint64(cfg.MemTableBytes),
+		MemTableStopWritesThreshold: memTablesBeforeStall,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       l0BeforeStall,
+		MaxOpenFiles:                maxOpenTables,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
+		Logger:                      pebbleLogger{health: h, log: cfg.Logger},
+		EventListener:               pebbleEvents(d.dir, h),
+		Lock:                        d.lock,
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = blockBytes
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	// Entries are packed already; compressing them costs more time than it saves space.
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	opts.Experimental.FileCacheShards = 1
+	return pebble.Open(dir, opts)
+}
+
+// removeEmptyLogs removes Pebble's own log files, which it creates even when told to write none. If it finds
+// one, it makes a flush of nothing inside Open, which it tries again without end or pause when the disk is
+// full.
+func removeEmptyLogs(dir string, fs vfs.FS) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			if err := fs.Remove(fs.PathJoin(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pebbleEvents(indexDir string, h *health) *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: h.fail,
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			h.breakDown(&CorruptError{Dir: indexDir, Cause: damage(info.Path, info.Details)})
+		},
+		FlushEnd: func(info pebble.FlushInfo) {
+			if info.Err == nil {
+				h.succeed()
+			}
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			if info.Err == nil {
+				h.succeed()
+			}
+		},
+	}
+}
+
+// pebbleLogger passes on what Pebble logs. Pebble calls Fatalf where it expects the process to end; here only
+// the index ends: it is marked broken, and what follows in Pebble returns errors.
+type pebbleLogger struct {
+	health *health
+	log    *slog.Logger
+}
+
+// Infof implements pebble.Logger.
+func (l pebbleLogger) Infof(format string, args ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("pebble", "text", fmt.Sprintf(format, args...))
+	}
+}
+
+// Errorf implements pebble.Logger.
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.log.Warn("pebble reports an error", "error", fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements pebble.Logger.
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.health.breakDown(fmt.Errorf("pebble: "+format, args...))
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nameserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// OrderNamespace is the namespace of settings that fix the queues of ordered topics: topic →
+// "broker:queues;...".
+const OrderNamespace = "ORDER_TOPIC_CONFIG"
+
+// KV is settings by namespace and key, kept in one small JSON file, {"configTable":{namespace:{key:value}}}.
+// The file is written aside, synced and renamed over the old one, so that it is the old or the new one
+// whenever the machine stops. All methods are safe for concurrent use; Put and Delete return after the file
+// is on disk. Source: KVConfigManager.java.
+type KV struct {
+	path string // empty: memory alone
+
+	saving sync.Mutex // one change at a time; held for I/O
+	mu     struct {
+		sync.RWMutex
+		table map[string]map[string]string
+	}
+}
+
+type kvFile struct {
+	ConfigTable map[string]map[string]string `json:"configTable"`
+}
+
+// OpenKV reads the settings at path, if there are any; an empty path keeps them in memory alone. A file that
+// cannot be understood is an error that names it.
+func OpenKV(path string) (*KV, error) {
+	kv := &KV{path: path}
+	kv.mu.table = map[string]map[string]string{}
+	if path == "" {
+		return kv, nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return kv, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read name server settings: %w", err)
+	}
+	var file kvFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("name server settings %s: %w; restore or remove the file", path, err)
+	}
+	maps.Copy(kv.mu.table, file.ConfigTable)
+	return kv, nil
+}
+
+// Get returns a setting.
+func (kv *KV) Get(namespace, key string) (string, bool) {
+	kv.mu.RLock()
+	defer kv.mu.RUnlock()
+	v, ok := kv.mu.table[namespace][key]
+	return v, ok
+}
+
+// List returns a copy of a namespace; false when it never had a setting.
+func (kv *KV) List(namespace string) (map[string]string, bool) {
+	kv.mu.RLock()
+	defer kv.mu.RUnlock()
+	table, ok := kv.mu.table[namespace]
+	return maps.Clone(table), ok
+}
+
+// Put sets a setting. With an error it is as before.
+func (kv *KV) Put(namespace, key, value string) error {
+	return kv.change(namespace, func(table map[string]string) { table[key] = value })
+}
+
+// Delete takes a setting away; one that is not there is fine.
+func (kv *KV) Delete(namespace, key string) error {
+	if _, ok := kv.Get(namespace, key); !ok {
+		return nil
+	}
+	return kv.change(namespace, func(table map[string]string) { delete(table, key) })
+}
+
+func (kv *KV) change(namespace string, edit func(map[string]string)) error {
+	kv.saving.Lock()
+	defer kv.saving.Unlock()
+	kv.mu.RLock()
+	next := maps.Clone(kv.mu.table)
+	kv.mu.RUnlock()
+	table := map[string]string{}
+	maps.Copy(table, next[namespace])
+	edit(table)
+	next[namespace] = table
+	if err := kv.save(next); err != nil {
+		return fmt.Errorf("save name server settings: %w", err)
+	}
+	kv.mu.Lock()
+	kv.mu.table = next
+	kv.mu.Unlock()
+	return nil
+}
+
+func (kv *KV) save(table map[string]map[string]string) error {
+	if kv.path == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(kvFile{ConfigTable: table}, "", "\t")
+	if err != nil {
+		return err
+	}
+	folder := filepath.Dir(kv.path)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	aside := kv.path + ".tmp"
+	if err := writeSynced(aside, data); err != nil {
+		return err
+	}
+	if err := os.Rename(aside, kv.path); err != nil {
+		return err
+	}
+	return syncFolder(folder)
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

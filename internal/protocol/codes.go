@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import "strconv"
+
+// Code is the code of a request. The constants carry Apache's names in Go spelling; codes.txt lists them.
+type Code int32
+
+// ResponseCode is the code of an answer. Answers never leave the range of int16: the Go 4.x client reads no
+// more.
+type ResponseCode int32
+
+// Error is an answer other than success: the only error a client ever sees. Remark is a sentence for the
+// user.
+type Error struct {
+	Code   ResponseCode
+	Remark string
+}
+
+// Error returns the name of the code and the remark.
+func (e *Error) Error() string { return e.Code.String() + ": " + e.Remark }
+
+// String returns Apache's name of the code, such as SEND_MESSAGE_V2, or the number when the code is
+// unknown.
+func (c Code) String() string {
+	if name := codeName(c); name != "" {
+		return name
+	}
+	return strconv.Itoa(int(c))
+}
+
+// Known reports whether Apache declares the code.
+func (c Code) Known() bool { return codeName(c) != "" }
+
+// String returns Apache's name of the code, such as TOPIC_NOT_EXIST, or the number when the code is
+// unknown.
+func (c ResponseCode) String() string {
+	if name := responseCodeName(c); name != "" {
+		return name
+	}
+	return strconv.Itoa(int(c))
+}
+
+// Binary headers carry the code in 16 bits, so the codes of the pop family arrive reduced by 3*65536. No
+// declared code lies between these bounds, hence the wrapped value is an alias of the code. Source:
+// RocketMQSerializable.java.
+const (
+	popWrap    = 3 << 16
+	wrappedMin = 200050 - popWrap
+	wrappedMax = 200151 - popWrap
+)
+
+// unwrapCode returns the request code meant by a 16-bit code of a binary header.
+func unwrapCode(c int32) int32 {
+	if c >= wrappedMin && c <= wrappedMax && Code(c+popWrap).Known() {
+		return c + popWrap
+	}
+	return c
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+)
+
+func TestExt(t *testing.T) {
+	t.Parallel()
+	var e Ext
+	if _, ok := e.Get("x"); ok || e.Len() != 0 || e.Value("x") != "" {
+		t.Error("the zero Ext is not empty")
+	}
+	for i := range 40 {
+		e.Set("k"+strconv.Itoa(i), strconv.Itoa(i))
+	}
+	e.Set("k7", "seven")
+	e.Set("k20", "")
+	if e.Len() != 40 || e.Value("k7") != "seven" || e.Value("k39") != "39" {
+		t.Errorf("%d fields, k7=%q, k39=%q", e.Len(), e.Value("k7"), e.Value("k39"))
+	}
+	if value, ok := e.Get("k20"); !ok || value != "" {
+		t.Errorf("an empty value is %q, %v", value, ok)
+	}
+	c := e.Clone()
+	c.Set("k0", "changed")
+	c.Set("new", "x")
+	if e.Value("k0") != "0" || e.Len() != 40 || c.Len() != 41 || c.Value("k39") != "39" {
+		t.Error("the clone shares memory with its original")
+	}
+	for key := range e.All() {
+		if key != "k0" {
+			t.Errorf("the first is %s", key)
+		}
+		break
+	}
+}
+
+func TestExtOrder(t *testing.T) {
+	t.Parallel()
+	var e Ext
+	e.reset([]byte("bcabba"))
+	for i := range 6 {
+		e.push(extField{key: span{off: uint32(i), len: 1}})
+	}
+	if got := e.order(); !slices.Equal(got, []int{5, 4, 1}) {
+		t.Errorf("got %v, want the last a, b and c", got)
+	}
+}
+
+func TestLanguages(t *testing.T) {
+	t.Parallel()
+	for l := LanguageJava; l <= LanguageNodeJS; l++ {
+		if ParseLanguage(l.String()) != l || parseLanguageNumber(strconv.Itoa(int(l))) != l {
+			t.Errorf("%d: %s does not come back", l, l)
+		}
+	}
+	if LanguageCode(200).String() != "OTHER" || ParseLanguage("java") != LanguageOther ||
+		parseLanguageNumber("x") != LanguageOther {
+		t.Error("unknown languages are not OTHER")
+	}
+	if SerializeType(5).String() != "UNKNOWN" || SerializeROCKETMQ.String() != "ROCKETMQ" {
+		t.Error("names of serialize types")
+	}
+}
+
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	codes := Codes()
+	if !slices.IsSorted(codes) ||
+		len(codes) != 169 { // 164 of RequestCode.java, 5 of them shorts for the controller's log
+		t.Errorf("%d codes", len(codes))
+	}
+	if SendMessageV2.String() != "SEND_MESSAGE_V2" || SendMessageV2 != 310 || !PopMessage.Known() || Code(9).Known() {
+		t.Error("names of request codes")
+	}
+	if Code(9).String() != "9" || ResponseCode(77).String() != "77" || TopicNotExist.String() != "TOPIC_NOT_EXIST" {
+		t.Error("names of response codes")
+	}
+	var err error = &Error{Code: TopicNotExist, Remark: "no such topic"}
+	if err.Error() != "TOPIC_NOT_EXIST: no such topic" {
+		t.Errorf("got %q", err)
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Limits of a frame.
+const (
+	// MaxFrameBytes bounds a whole frame including its length word, as Apache's
+	// com.rocketmq.remoting.frameMaxLength.
+	MaxFrameBytes = 16 << 20
+
+	// FrameLengthBytes is the size of the length word in front of a frame.
+	FrameLengthBytes = 4
+
+	headerWordBytes = 4
+	maxHeaderBytes  = 1<<24 - 1 // the header word's length is 24 bits wide
+	maxRemarkBytes  = 64 << 10  // a longer remark is cut on its way out
+)
+
+// DecodeError says why a frame cannot be read. There is no answer to such a frame: the connection is
+// closed.
+type DecodeError struct {
+	Offset int // in the frame without its length word; -4 is the length word itself
+	Reason string
+}
+
+// Error returns the reason and where.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("bad frame at byte %d: %s", e.Offset, e.Reason)
+}
+
+// FrameSize reads the length word at the start of prefix, which has at least FrameLengthBytes bytes, and
+// returns how many bytes follow it. It fails with a *DecodeError when the frame is too short for a header
+// word or larger than MaxFrameBytes.
+func FrameSize(prefix []byte) (int, error) {
+	n := int64(binary.BigEndian.Uint32(prefix))
+	if n < headerWordBytes {
+		return 0, badFrame(-FrameLengthBytes, "length %d, the least is %d", n, headerWordBytes)
+	}
+	if n > MaxFrameBytes-FrameLengthBytes {
+		return 0, badFrame(-FrameLengthBytes, "length %d, the most is %d", n, MaxFrameBytes-FrameLengthBytes)
+	}
+	return int(n), nil
+}
+
+// DecodeFrame reads a frame without its length word. The command aliases frame, and escapes in a JSON header
+// are resolved in place: the header's bytes are changed, the body's never. So decode a frame once, and own
+// it. It fails with a *DecodeError; then frame's header is undefined.
+func DecodeFrame(frame []byte) (Command, error) {
+	var c Command
+	err := c.Decode(frame)
+	return c, err
+}
+
+// Decode is DecodeFrame into a command that may have been used before, whose memory it reuses.
+func (c *Command) Decode(frame []byte) error {
+	if len(frame) < headerWordBytes {
+		return badFrame(0, "%d bytes, no room for the header word", len(frame))
+	}
+	if len(frame) > MaxFrameBytes-FrameLengthBytes {
+		return badFrame(0, "%d bytes, the most is %d", len(frame), MaxFrameBytes-FrameLengthBytes)
+	}
+	word := binary.BigEndian.Uint32(frame)
+	size := int(word & maxHeaderBytes)
+	if size > len(frame)-headerWordBytes {
+		return badFrame(0, "header of %d bytes, %d are left", size, len(frame)-headerWordBytes)
+	}
+	end := headerWordBytes + size
+	header := frame[headerWordBytes:end:end]
+	c.Code, c.Version, c.Opaque, c.Flag = 0, 0, 0, 0
+	c.Language, c.Remark, c.Body = LanguageJava, "", nil
+	c.Serialize = SerializeType(word >> 24)
+	c.Ext.reset(header)
+	if end < len(frame) {
+		c.Body = frame[end:len(frame):len(frame)]
+	}
+	switch c.Serialize {
+	case SerializeJSON:
+		return c.decodeJSON(header)
+	case SerializeROCKETMQ:
+		return c.decodeBinary(header)
+	default:
+		return badFrame(0, "serialize type %d, known are 0 and 1", c.Serialize)
+	}
+}
+
+// badFrame returns the error for the frame's byte at offset.
+func badFrame(offset int, format string, args ...any) error {
+	return &DecodeError{Offset: offset, Reason: fmt.Sprintf(format, args...)}
+}
+
+// AppendFrame appends a whole frame, length word included, to dst: cmd's fixed part, the fields of h (nil
+// for none) merged with those of cmd.Ext, cmd.Body and then the parts of body. The header's form is
+// cmd.Serialize. An answer whose code is outside int16 is written as SystemError. The caller keeps bodies
+// below MaxFrameBytes; a header beyond 16 MiB panics.
+func AppendFrame(dst []byte, cmd *Command, h Header, body ...[]byte) []byte {
+	size := 0
+	for _, part := range body {
+		size += len(part)
+	}
+	dst = AppendFrameHead(dst, cmd, h, len(cmd.Body)+size)
+	dst = append(dst, cmd.Body...)
+	for _, part := range body {
+		dst = append(dst, part...)
+	}
+	return dst
+}
+
+// AppendFrameHead appends a frame up to its body, of which the caller writes exactly bodyBytes bytes
+// afterwards. Otherwise like AppendFrame; cmd.Body is ignored.
+func AppendFrameHead(dst []byte, cmd *Command, h Header, bodyBytes int) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0, byte(cmd.Serialize), 0, 0, 0)
+	if cmd.Serialize == SerializeROCKETMQ {
+		dst = appendBinaryHeader(dst, cmd, h)
+	} else {
+		dst[start+FrameLengthBytes] = byte(SerializeJSON)
+		dst = appendJSONHeader(dst, cmd, h)
+	}
+	size := len(dst) - start - FrameLengthBytes - headerWordBytes
+	if size > maxHeaderBytes {
+		panic(fmt.Sprintf("protocol: header of %d bytes for code %d", size, cmd.Code))
+	}
+	putUint32(dst[start:], headerWordBytes+size+bodyBytes)
+	dst[start+5], dst[start+6], dst[start+7] = byte(size>>16), byte(size>>8), byte(size)
+	return dst
+}
+
+// appendExt appends the fields of h and of cmd's Ext. Headers of the hot codes are called directly: through
+// the interface the writer would have to live on the heap, an allocation for each answer.
+func appendExt(dst []byte, cmd *Command, h Header) []byte {
+	w := ExtWriter{dst: dst, binary: cmd.Serialize == SerializeROCKETMQ}
+	if cmd.Ext.n > 0 {
+		w.extra, w.order = &cmd.Ext, cmd.Ext.order()
+	}
+	switch h := h.(type) {
+	case nil:
+	case *SendMessageResponseHeader:
+		h.AppendExt(&w)
+	case *PullMessageResponseHeader:
+		h.AppendExt(&w)
+	case *QueryConsumerOffsetResponseHeader:
+		h.AppendExt(&w)
+	default:
+		escaping := w
+		h.AppendExt(&escaping)
+		w = escaping
+	}
+	w.rest()
+	return w.dst
+}
+
+// wireCode returns the code to write for cmd.
+func wireCode(cmd *Command) int32 {
+	if cmd.IsResponse() && (cmd.Code < math.MinInt16 || cmd.Code > math.MaxInt16) {
+		return int32(SystemError)
+	}
+	return cmd.Code
+}
+
+// cutRemark returns a remark that fits, cut between characters.
+func cutRemark(remark string) string {
+	if len(remark) <= maxRemarkBytes {
+		return remark
+	}
+	end := maxRemarkBytes
+	for end > 0 && remark[end]&0xC0 == 0x80 {
+		end--
+	}
+	return remark[:end]
+}
+
+func putUint32(dst []byte, n int) { binary.BigEndian.PutUint32(dst, uint32(n)) }

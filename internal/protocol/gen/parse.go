@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// code is one line of codes.txt.
+type code struct {
+	number   int
+	name     string // Apache's
+	goName   string
+	priority string
+	response bool
+}
+
+// header is one paragraph of headers.txt.
+type header struct {
+	name   string
+	codes  []string
+	fields []field
+}
+
+// hasV2 reports whether the header also exists with one-letter names.
+func (h *header) hasV2() bool { return h.fields[0].v2 != "" }
+
+// field is one line of a header.
+type field struct {
+	name, goName string
+	kind         string // string, int32, int64, bool
+	mark         string // *, +, ?
+	v2, def      string
+}
+
+// optional reports whether the Go field is an Optional.
+func (f *field) optional() bool { return f.mark == "?" && f.kind != "string" }
+
+// parseCodes reads codes.txt.
+func parseCodes(text string) ([]code, error) {
+	var codes []code
+	section := ""
+	for i, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0 || words[0] == "#":
+			continue
+		case len(words) == 1:
+			section = words[0]
+			continue
+		case section == "request" && len(words) != 4, section == "response" && len(words) != 3, section == "":
+			return nil, fmt.Errorf("codes.txt:%d: %d words", i+1, len(words))
+		}
+		number, err := strconv.Atoi(words[0])
+		if err != nil {
+			return nil, fmt.Errorf("codes.txt:%d: %w", i+1, err)
+		}
+		c := code{number: number, name: words[1], goName: words[2], response: section == "response"}
+		if !c.response {
+			c.priority = words[3]
+		}
+		codes = append(codes, c)
+	}
+	return codes, nil
+}
+
+// parseHeaders reads headers.txt and checks what it says against itself and the codes.
+func parseHeaders(text string, codes []code) ([]header, error) {
+	known := map[string]bool{}
+	for _, c := range codes {
+		known[c.name] = known[c.name] || !c.response
+	}
+	var headers []header
+	for i, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		var err error
+		switch {
+		case len(words) == 0 || strings.HasPrefix(line, "#"):
+			continue
+		case line[0] != ' ':
+			headers = append(headers, header{name: words[0], codes: words[1:]})
+			for _, name := range words[1:] {
+				if !known[name] {
+					err = fmt.Errorf("no request code %s", name)
+				}
+			}
+		default:
+			var f field
+			f, err = parseField(words)
+			h := &headers[len(headers)-1]
+			h.fields = append(h.fields, f)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("headers.txt:%d: %w", i+1, err)
+		}
+	}
+	for _, h := range headers {
+		if len(h.fields) == 0 || len(h.codes) == 0 {
+			return nil, fmt.Errorf("headers.txt: %s has no fields or no codes", h.name)
+		}
+	}
+	return headers, nil
+}
+
+func parseField(words []string) (field, error) {
+	if len(words) < 3 {
+		return field{}, fmt.Errorf("want name, type and mark")
+	}
+	f := field{name: words[0], kind: words[1], mark: words[2], goName: goName(words[0])}
+	if !strings.Contains(" string int32 int64 bool ", " "+f.kind+" ") || !strings.Contains("*+?", f.mark) {
+		return f, fmt.Errorf("unknown type %q or mark %q", f.kind, f.mark)
+	}
+	for _, word := range words[3:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "v2":
+			f.v2 = value
+		case "go":
+			f.goName = value
+		case "default":
+			f.def = value
+		default:
+			return f, fmt.Errorf("unknown word %q", word)
+		}
+	}
+	return f, nil
+}
+
+// goName returns the Go spelling of a Java field name.
+func goName(name string) string {
+	name = strings.ToUpper(name[:1]) + name[1:]
+	for _, r := range [][2]string{
+		{"IdsTo", "IDsTo"}, {"Id", "ID"}, {"Qid", "QID"}, {"Crc32", "CRC32"}, {"Json", "JSON"}, {"Ha", "HA"},
+	} {
+		before, after, found := strings.Cut(name, r[0])
+		if found && (after == "" || isUpper(after[0])) {
+			name = before + r[1] + after
+		}
+	}
+	return name
+}
+
+func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }

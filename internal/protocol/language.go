@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import "strconv"
+
+// LanguageCode says what the sender is written in.
+type LanguageCode uint8
+
+// The languages Apache knows. Anything else is read as LanguageOther.
+const (
+	LanguageJava   LanguageCode = 0
+	LanguageCPP    LanguageCode = 1
+	LanguageDotNet LanguageCode = 2
+	LanguagePython LanguageCode = 3
+	LanguageDelphi LanguageCode = 4
+	LanguageErlang LanguageCode = 5
+	LanguageRuby   LanguageCode = 6
+	LanguageOther  LanguageCode = 7
+	LanguageHTTP   LanguageCode = 8
+	LanguageGo     LanguageCode = 9
+	LanguagePHP    LanguageCode = 10
+	LanguageOMS    LanguageCode = 11
+	LanguageRust   LanguageCode = 12
+	LanguageNodeJS LanguageCode = 13
+)
+
+// languageNames is indexed by LanguageCode.
+var languageNames = [...]string{
+	"JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO",
+	"PHP", "OMS", "RUST", "NODE_JS",
+}
+
+// String returns Apache's name of the language; unknown ones are OTHER, as they would be read.
+func (l LanguageCode) String() string {
+	if int(l) < len(languageNames) {
+		return languageNames[l]
+	}
+	return languageNames[LanguageOther]
+}
+
+// ParseLanguage returns the language of that name. Unknown names are LanguageOther.
+func ParseLanguage(name string) LanguageCode {
+	if name == "JAVA" {
+		return LanguageJava
+	}
+	for i, known := range languageNames {
+		if name == known {
+			return LanguageCode(i)
+		}
+	}
+	return LanguageOther
+}
+
+// languageOf returns the language with that ordinal, LanguageOther when there is none.
+func languageOf(ordinal int64) LanguageCode {
+	if ordinal < 0 || ordinal >= int64(len(languageNames)) {
+		return LanguageOther
+	}
+	return LanguageCode(ordinal)
+}
+
+// parseLanguageNumber reads a language given as a number in a JSON header.
+func parseLanguageNumber(digits string) LanguageCode {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return LanguageOther
+	}
+	return languageOf(n)
+}

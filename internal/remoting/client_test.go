@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remoting
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+func TestClientRedialsAfterALoss(t *testing.T) {
+	t.Parallel()
+	h := start(t, echoRoutes())
+	c := h.client(t)
+	invoke(t, c, codeEcho, nil, nil)
+	first, err := c.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for conn := range h.Conns {
+		conn.Close()
+	}
+	eventually(t, "the client sees it", first.Closed)
+	if got := invoke(t, c, codeEcho, nil, []byte("again")); string(got.Body) != "again" {
+		t.Fatalf("%+v", got)
+	}
+	second, err := c.Conn(t.Context())
+	if err != nil || second == first {
+		t.Fatalf("the same connection, %v", err)
+	}
+}
+
+func TestClientErrors(t *testing.T) {
+	t.Parallel()
+	nowhere := dialTo(t, ClientConfig{Addr: "127.0.0.1:1"})
+	if _, err := nowhere.Invoke(
+		t.Context(),
+		codeEcho,
+		nil,
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Fatalf("%v", err)
+	}
+	h := start(t, echoRoutes())
+	c := h.client(t)
+	if err := c.OneWay(t.Context(), codeEcho, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c.Close()
+	if _, err := c.Invoke(t.Context(), codeEcho, nil, nil); !errors.Is(err, ErrConnClosed) {
+		t.Fatalf("closed client: %v", err)
+	}
+}
+
+func TestClientSaysWhoItIs(t *testing.T) {
+	t.Parallel()
+	h := start(t, echoRoutes())
+	c := dialTo(t, ClientConfig{Addr: h.addr(), Language: protocol.LanguageGo, Version: protocol.VersionV4_9_4})
+	got := invoke(t, c, codeEcho, nil, nil)
+	if got.Version < 401 || got.Flag != protocol.FlagResponse {
+		t.Fatalf("answer with version %d, flag %d", got.Version, got.Flag)
+	}
+	for conn := range h.Conns {
+		if conn.Version() != protocol.VersionV4_9_4 || conn.Language() != protocol.LanguageGo {
+			t.Fatalf("%d %s", conn.Version(), conn.Language())
+		}
+		if conn.RemoteAddr().Addr().String() != "127.0.0.1" || conn.LocalAddr().String() != h.addr() ||
+			conn.Listener().Name != "broker" {
+			t.Fatalf("%s %s %v", conn.RemoteAddr(), conn.LocalAddr(), conn.Listener())
+		}
+	}
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remoting
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// A Conn is one native connection. It is the Peer of its calls and a Caller. One goroutine reads it;
+// everything exported may be called from any goroutine.
+type Conn struct {
+	id     uint64
+	eng    *engine
+	via    *Listener // nil on a client's connection
+	remote netip.AddrPort
+	sock   net.Conn // what is closed and has the deadlines
+	nc     net.Conn // what is read and written: sock, or the TLS on it
+	raw    rawIO    // not open when nc is no plain TCP socket: then every write is a writer goroutine's
+	read   reading
+	out    outgoing // has its own lock, called Conn.mu in comments
+
+	state connState
+}
+
+// connState is what several goroutines must see of a connection without its lock.
+type connState struct {
+	open   atomic.Int32  // calls in flight that are not held
+	gated  atomic.Bool   // the reader waits for open to fall
+	client atomic.Uint64 // version and language of the last request
+	active atomic.Int64  // unix nanoseconds of the last read, or of the janitor's last look after a write
+	ended  atomic.Bool   // outgoing.err is set
+	wrote  atomic.Bool   // something was written since the janitor looked
+	full   atomic.Bool   // the reader must wait for the peer to take answers
+	burst  atomic.Bool   // the reader has more frames at hand and flushes after them
+}
+
+// reading is the part of a connection that belongs to its reader.
+type reading struct {
+	in      inbuf
+	need    int               // bytes the next frame needs, as far as known
+	cmd     *protocol.Command // decoded into during a burst
+	gate    chan struct{}     // of capacity 1, made when first waited on
+	partial atomic.Bool       // a frame was begun; read by the janitor
+}
+
+func newConn(eng *engine, nc net.Conn, via *Listener) *Conn {
+	c := &Conn{id: eng.reg.NextPeerID(), eng: eng, via: via, sock: nc, nc: nc}
+	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		addr := tcp.AddrPort()
+		c.remote = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	}
+	c.raw.bind(c)
+	c.state.active.Store(time.Now().UnixNano())
+	return c
+}
+
+// ID returns the connection's identity among the peers of this process.
+func (c *Conn) ID() uint64 { return c.id }
+
+// RemoteAddr returns the client's address, the one a PROXY header named if there was one. It is the zero
+// AddrPort when the connection is no TCP connection.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// LocalAddr returns the address the client connected to, as this host sees it.
+func (c *Conn) LocalAddr() netip.AddrPort {
+	if tcp, ok := c.sock.LocalAddr().(*net.TCPAddr); ok {
+		addr := tcp.AddrPort()
+		return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// Listener returns the listener the connection came through, nil on a client's connection.
+func (c *Conn) Listener() *Listener { return c.via }
+
+// Version returns the release ordinal that the peer's last request named, 0 before the first.
+func (c *Conn) Version() int32 { return int32(c.state.client.Load() >> 8) }
+
+// Language returns the language that the peer's last request named.
+func (c *Conn) Language() protocol.LanguageCode { return protocol.LanguageCode(c.state.client.Load()) }
+
+// Close ends the connection. Calls in flight are executed all the same, their answers are dropped.
+func (c *Conn) Close() { c.shut(ErrConnClosed) }
+
+// OnClose calls fn once when the connection ends, on the connection's own goroutine; at once if it has ended.
+func (c *Conn) OnClose(fn func()) {
+	c.out.Lock()
+	ended := c.out.err != nil
+	if !ended {
+		c.out.onClose = append(c.out.onClose, fn)
+	}
+	c.out.Unlock()
+	if ended {
+		fn()
+	}
+}
+
+// Closed reports whether the connection has ended.
+func (c *Conn) Closed() bool { return c.state.ended.Load() }
+
+// serve reads and executes frames until the connection ends, then cancels what is left. It returns the cause.
+func (c *Conn) serve() error {
+	err := c.readLoop()
+	c.shut(err)
+	c.teardown()
+	return c.out.cause()
+}
+
+func (c *Conn) readLoop() error {
+	for {
+		need, err := c.execute(time.Now())
+		c.endBurst()
+		if err != nil {
+			return err
+		}
+		c.read.need = need
+		if partial := len(c.read.in.data) > 0; partial != c.read.partial.Load() {
+			c.read.partial.Store(partial)
+		}
+		if err := c.readMore(); err != nil {
+			return err
+		}
+	}
+}
+
+// execute dispatches all complete frames at hand. need is how long the input must become before there is
+// another.
+func (c *Conn) execute(now time.Time) (need int, err error) {
+	c.state.active.Store(now.UnixNano())
+	for {
+		if c.state.full.Load() {
+			c.waitForPeer()
+		}
+		if c.state.ended.Load() { // what it still asks, nobody will hear the answer to
+			return 0, ErrConnClosed
+		}
+		frame, need, err := c.read.in.next(c.eng.limits.MaxFrameBytes)
+		if frame == nil || err != nil {
+			return need, err
+		}
+		c.state.burst.Store(c.read.in.more())
+		if err := c.handle(frame, now); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// endBurst writes what the burst's calls answered and gives the scratch back.
+func (c *Conn) endBurst() {
+	c.state.burst.Store(false)
+	c.flush()
+	if c.read.cmd != nil {
+		c.eng.pools.scratch.Put(c.read.cmd)
+		c.read.cmd = nil
+	}
+}
+
+// aboutToWait is called on the reader before it waits for anything but input: answers must not wait with it.
+func (c *Conn) aboutToWait() {
+	c.state.burst.Store(false)
+	c.flush()
+}
+
+// readMore reads once. Frames larger than a chunk grow their buffer within the server's read memory.
+func (c *Conn) readMore() error {
+	in := &c.read.in
+	if err := c.eng.fitFrame(in, c.read.need); err != nil {
+		return err
+	}
+	var n int
+	var err error
+	if c.raw.open() {
+		n, err = c.raw.read()
+	} else {
+		in.private(c.read.need)
+		n, err = c.nc.Read(in.room())
+	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	if n > 0 {
+		err = nil // the error, if it lasts, comes again
+		in.data = in.data[:len(in.data)+n]
+	}
+	in.last = n
+	return err
+}
+
+// handle executes one frame.
+func (c *Conn) handle(frame []byte, now time.Time) error {
+	cmd := c.read.cmd
+	if cmd == nil {
+		cmd, _ = c.eng.pools.scratch.Get().(*protocol.Command) // a pool holds nothing else
+		if cmd == nil {
+			cmd = new(protocol.Command)
+		}
+		c.read.cmd = cmd
+	}
+	if err := cmd.Decode(frame); err != nil {
+		return err
+	}
+	if cmd.IsResponse() {
+		c.read.cmd = nil // the waiter keeps it
+		if !c.resolve(cmd) {
+			c.eng.count.unasked.Add(1)
+		}
+		return nil
+	}
+	if client := uint64(uint32(cmd.Version))<<8 | uint64(cmd.Language); client != c.state.client.Load() {
+		c.state.client.Store(client)
+	}
+	call := &Call{
+		Code: protocol.Code(cmd.Code), Opaque: cmd.Opaque, Version: cmd.Version, Language: cmd.Language,
+		Protocol: ProtocolRemoting, OneWay: cmd.IsOneWay(), Ext: &cmd.Ext, Body: cmd.Body, Peer: c,
+		Via: c.via, Received: now, Deadline: now.Add(c.eng.limits.CallTimeout), conn: c, serialize: cmd.Serialize,
+	}
+	call.place.bytes = int64(len(frame))
+	c.admit(call)
+	return nil
+}
+
+// admit dispatches a call, once the connection may have another in flight.
+func (c *Conn) admit(call *Call) {
+	open := int(c.state.open.Add(1))
+	if open > c.eng.limits.MaxCallsPerConn && !c.waitForCalls(call.Deadline) {
+		call.reg, call.ctx = c.eng.reg, c.eng.ctx
+		call.ctx = call.reg.hooks.before(call.ctx, call)
+		call.Fail(c.tooManyCalls())
+		return
+	}
+	if c.eng.draining.Load() && call.Version > protocol.VersionV5_3_1 {
+		call.reg, call.ctx = c.eng.reg, c.eng.ctx
+		call.ctx = call.reg.hooks.before(call.ctx, call)
+		call.Fail(&protocol.Error{Code: protocol.GoAway, Remark: "please go away"})
+		return
+	}
+	c.eng.reg.Dispatch(c.eng.ctx, call)
+}
+
+// callEnded is called when a call in flight has ended or is held from now on.
+func (c *Conn) callEnded() {
+	c.state.open.Add(-1)
+	if c.state.gated.Load() {
+		c.openGate()
+	}
+}
+
+func (c *Conn) openGate() {
+	select {
+	case c.read.gate <- struct{}{}:
+	default:
+	}
+}
+
+// waitForCalls holds the reader until the connection has fewer calls in flight than it may, the deadline at
+// most.
+func (c *Conn) waitForCalls(deadline time.Time) bool {
+	c.aboutToWait()
+	if c.read.gate == nil {
+		c.read.gate = make(chan struct{}, 1)
+	}
+	c.state.gated.Store(true) // publishes the gate
+	defer c.state.gated.Store(false)
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	for int(c.state.open.Load()) > c.eng.limits.MaxCallsPerConn {
+		select {
+		case <-c.read.gate:
+		case <-timer.C:
+			return false
+		}
+		if c.state.ended.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Conn) tooManyCalls() *protocol.Error {
+	return &protocol.Error{Code: protocol.SystemBusy, Remark: fmt.Sprintf(
+		"[OVERLOAD]system busy, start flow control for a while, this connection: %d calls in flight, "+
+			"limit %d", c.state.open.Load(), c.eng.limits.MaxCallsPerConn)}
+}
+
+// lendScratch gives the command that the call's Ext belongs to to the call, for a worker to read.
+func (c *Conn) lendScratch(call *Call) {
+	call.scratch = c.read.cmd
+	c.read.cmd = nil
+}
+
+// teardown ends what the connection's end leaves open. It runs once, on the reader, after shut.
+func (c *Conn) teardown() {
+	c.read.in.giveBack(&c.eng.chunks)
+	c.eng.releaseFrame(&c.read.in)
+	held, requests, onClose := c.out.takeAll()
+	for _, call := range held {
+		call.Cancel(ErrConnClosed)
+	}
+	for _, r := range requests {
+		c.eng.wheel.remove(r)
+		r.done(nil, ErrConnClosed)
+	}
+	for _, fn := range onClose {
+		fn()
+	}
+}
+
+// ordinaryEnd reports whether a connection's end needs no attention.
+func ordinaryEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, ErrConnClosed) || errors.Is(err, ErrIdle) ||
+		errors.Is(err, ErrServerClosed) || isReset(err)
+}
+
+func (c *Conn) logEnd(err error) {
+	log := c.eng.log
+	switch {
+	case ordinaryEnd(err):
+		log.Debug("connection ended", slog.Any("remote_addr", c.remote), slog.Any("error", err))
+	default:
+		c.eng.count.broken.Add(1)
+		c.eng.throttle.warn(log, "connection closed for its fault", slog.Any("remote_addr", c.remote),
+			slog.Any("error", err))
+	}
+}

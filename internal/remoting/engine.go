@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remoting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// engine is what the connections of a server, or of a client, share. Everything in it is safe for concurrent
+// use.
+type engine struct {
+	reg         *Registry
+	limits      Limits
+	log         *slog.Logger
+	ctx         context.Context // of native calls; ends when calls are no longer waited for
+	requestHead protocol.Command
+
+	chunks  chunks
+	pools   pools
+	pending flushList
+	wheel   *wheel
+	frames  *semaphore.Weighted // bytes of unfinished large frames
+	backlog atomic.Int64        // bytes that writer goroutines are at
+
+	draining atomic.Bool
+	running  sync.WaitGroup // readers and writers
+	watch
+}
+
+// pools holds what is used for a moment and reused by any connection.
+type pools struct {
+	scratch sync.Pool // *protocol.Command, decoded into
+	heads   sync.Pool // *protocol.Command without ext fields; see answerHead
+	outBufs sync.Pool // *[]byte
+}
+
+// watch is what an engine tells of itself.
+type watch struct {
+	count    counters
+	throttle throttle
+}
+
+// counters of an engine, all since its start.
+type counters struct {
+	accepted atomic.Uint64
+	refused  atomic.Uint64 // over a limit of connections
+	broken   atomic.Uint64 // closed for what the peer sent or did not take
+	idle     atomic.Uint64 // closed for silence
+	unasked  atomic.Uint64 // answers to no request
+	handed   atomic.Uint64 // given to the HTTP doors
+}
+
+func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &engine{
+		reg: reg, limits: limits, log: log, ctx: context.Background(), wheel: newWheel(),
+		requestHead: protocol.Command{Language: protocol.LanguageJava, Version: protocol.VersionCurrent},
+		frames:      semaphore.NewWeighted(limits.ReadMemoryBytes),
+	}
+}
+
+// fitFrame sees to it that a frame above a chunk has room, booked with the read memory that all connections
+// share.
+func (e *engine) fitFrame(in *inbuf, need int) error {
+	if len(in.data) == 0 {
+		e.releaseFrame(in)
+		return nil
+	}
+	if !in.mustGrow(need) {
+		return nil
+	}
+	size := grownBytes(len(in.data), need)
+	if size > chunkBytes {
+		if err := e.bookFrame(in, int64(size)-in.booked); err != nil {
+			return err
+		}
+	}
+	in.grow(&e.chunks, size)
+	return nil
+}
+
+func (e *engine) bookFrame(in *inbuf, bytes int64) error {
+	if !e.frames.TryAcquire(bytes) {
+		ctx, cancel := context.WithTimeout(e.ctx, e.limits.FrameTimeout)
+		defer cancel()
+		if err := e.frames.Acquire(ctx, bytes); err != nil {
+			return fmt.Errorf("%w: limit %d bytes", ErrReadMemory, e.limits.ReadMemoryBytes)
+		}
+	}
+	in.booked += bytes
+	return nil
+}
+
+// releaseFrame gives the booking back once the frame has been consumed.
+func (e *engine) releaseFrame(in *inbuf) {
+	if in.booked > 0 {
+		e.frames.Release(in.booked)
+		in.booked = 0
+	}
+}
+
+// flushList is the connections that have answers to be written by FlushPending.
+type flushList struct {
+	mu    sync.Mutex
+	conns []*Conn
+	spare []*Conn
+}
+
+func (l *flushList) add(c *Conn) {
+	l.mu.Lock()
+	l.conns = append(l.conns, c)
+	l.mu.Unlock()
+}
+
+// flush writes what the listed connections owe.
+func (l *flushList) flush() {
+	l.mu.Lock()
+	conns := l.conns
+	l.conns, l.spare = l.spare[:0], nil
+	l.mu.Unlock()
+	for i, c := range conns {
+		c.out.Lock()
+		c.out.listed = false
+		c.out.Unlock()
+		c.flush()
+		conns[i] = nil
+	}
+	l.mu.Lock()
+	l.spare = conns[:0]
+	l.mu.Unlock()
+}
+
+const (
+	throttleLines  = 10 // warnings about clients in a throttleWindow
+	throttleWindow = 10 * time.Second
+)
+
+// throttle keeps warnings that clients can cause from filling the log.
+type throttle struct {
+	mu         sync.Mutex
+	until      time.Time
+	lines      int
+	suppressed int
+}
+
+func (t *throttle) warn(log *slog.Logger, msg string, attrs ...slog.Attr) {
+	missed, ok := t.admit(time.Now())
+	if !ok {
+		return
+	}
+	if missed > 0 {
+		attrs = append(attrs, slog.Int("suppressed_lines", missed))
+	}
+	log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
+}
+
+// admit reports whether a line may be written now and how many were not since the last window.
+func (t *throttle) admit(now time.Time) (missed int, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.After(t.until) {
+		missed = t.suppressed
+		t.until, t.lines, t.suppressed = now.Add(throttleWindow), 0, 0
+	}
+	if t.lines >= throttleLines {
+		t.suppressed++
+		return 0, false
+	}
+	t.lines++
+	return missed, true
+}
+
+// slowReader names a write that ran into its deadline.
+func slowReader(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return ErrSlowReader
+	}
+	return err
+}

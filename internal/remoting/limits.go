@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remoting
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// Limits bounds what clients may cost. Zero fields take the defaults in parentheses.
+type Limits struct {
+	MaxFrameBytes    int           // a whole frame (16 MiB, also the most)
+	MaxConns         int           // connections of all listeners (200,000)
+	MaxConnsPerIP    int           // connections from one address (MaxConns)
+	MaxCallsPerConn  int           // calls in flight on a connection, then its reader waits (65,536)
+	SoftOutBytes     int           // untaken answers before a client is read no further (1 MiB)
+	MaxOutBytes      int           // untaken answers before a client is closed (32 MiB)
+	OutMemoryBytes   int64         // the same of all before each gets but 64 KiB (256 MiB)
+	ReadMemoryBytes  int64         // unfinished frames above 64 KiB of all connections together (256 MiB)
+	IdleTimeout      time.Duration // nothing read or written and no call in flight (120 s)
+	FrameTimeout     time.Duration // a frame, first bytes or TLS handshake begun and not finished (30 s)
+	WriteTimeout     time.Duration // a quarter of a MiB of answers not taken (30 s)
+	CallTimeout      time.Duration // deadline of native calls, which carry none (2.5 s; clients wait 3)
+	DrainTimeout     time.Duration // at the end, for calls in flight and untaken answers (5 s)
+	KeepAliveTimeout time.Duration // a peer that vanished without a word is noticed after this (45 s)
+}
+
+// squeezedOutBytes is what replaces SoftOutBytes while OutMemoryBytes is exceeded.
+const squeezedOutBytes = 64 << 10
+
+func (l *Limits) setDefaults() {
+	defaultInt(&l.MaxFrameBytes, protocol.MaxFrameBytes)
+	defaultInt(&l.MaxConns, 200_000)
+	defaultInt(&l.MaxConnsPerIP, l.MaxConns)
+	defaultInt(&l.MaxCallsPerConn, 1<<16)
+	defaultInt(&l.SoftOutBytes, 1<<20)
+	defaultInt(&l.MaxOutBytes, 32<<20)
+	defaultInt(&l.OutMemoryBytes, 256<<20)
+	defaultInt(&l.ReadMemoryBytes, 256<<20)
+	defaultInt(&l.IdleTimeout, 120*time.Second)
+	defaultInt(&l.FrameTimeout, 30*time.Second)
+	defaultInt(&l.WriteTimeout, 30*time.Second)
+	defaultInt(&l.CallTimeout, 2500*time.Millisecond)
+	defaultInt(&l.DrainTimeout, 5*time.Second)
+	defaultInt(&l.KeepAliveTimeout, 45*time.Second)
+}
+
+func defaultInt[T ~int | ~int64](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// validate names every limit out of range.
+func (l *Limits) validate() error {
+	var faults []error
+	least := func(name string, value, low int64) {
+		if value < low {
+			faults = append(faults, fmt.Errorf("%s is %d, the least is %d", name, value, low))
+		}
+	}
+	least("MaxFrameBytes", int64(l.MaxFrameBytes), 1024)
+	least("MaxConns", int64(l.MaxConns), 1)
+	least("MaxConnsPerIP", int64(l.MaxConnsPerIP), 1)
+	least("MaxCallsPerConn", int64(l.MaxCallsPerConn), 1)
+	least("SoftOutBytes", int64(l.SoftOutBytes), 1)
+	least("MaxOutBytes", int64(l.MaxOutBytes), int64(l.SoftOutBytes))
+	least("OutMemoryBytes", l.OutMemoryBytes, 1)
+	least("ReadMemoryBytes", l.ReadMemoryBytes, int64(l.MaxFrameBytes))
+	for name, d := range map[string]time.Duration{
+		"IdleTimeout": l.IdleTimeout, "FrameTimeout": l.FrameTimeout, "WriteTimeout": l.WriteTimeout,
+		"CallTimeout": l.CallTimeout, "DrainTimeout": l.DrainTimeout, "KeepAliveTimeout": l.KeepAliveTimeout,
+	} {
+		least(name, int64(d), 1)
+	}
+	if l.MaxFrameBytes > protocol.MaxFrameBytes {
+		faults = append(
+			faults,
+			fmt.Errorf("MaxFrameBytes is %d, the most is %d", l.MaxFrameBytes, protocol.MaxFrameBytes),
+		)
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remoting
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// Protocol says through which door a call came.
+type Protocol uint8
+
+// The doors.
+const (
+	ProtocolRemoting Protocol = iota + 1
+	ProtocolGRPC
+	ProtocolREST
+)
+
+// String returns the door's name as logs and spans carry it.
+func (p Protocol) String() string {
+	switch p {
+	case ProtocolRemoting:
+		return "remoting"
+	case ProtocolGRPC:
+		return "grpc"
+	case ProtocolREST:
+		return "rest"
+	default:
+		return "unknown"
+	}
+}
+
+// A Peer is whoever made a call: a native connection, a gRPC stream, an HTTP client.
+type Peer interface {
+	// ID is unique among the peers of this process; see Registry.NextPeerID.
+	ID() uint64
+	// RemoteAddr is the client's address, the one that a PROXY header names if there was one.
+	RemoteAddr() netip.AddrPort
+}
+
+// A Caller is a peer that takes requests from the server. Conn is one.
+type Caller interface {
+	// Invoke sends a request and waits for the answer or for ctx. Errors: ErrConnClosed, ctx.Err().
+	Invoke(ctx context.Context, code protocol.Code, h protocol.Header, body []byte) (*protocol.Command, error)
+	// Request sends a request and returns; done is called exactly once, with the answer or with ErrTimeout or
+	// ErrConnClosed, on a goroutine that must not be blocked, under no lock.
+	Request(
+		code protocol.Code,
+		h protocol.Header,
+		body []byte,
+		timeout time.Duration,
+		done func(*protocol.Command, error),
+	)
+	// OneWay sends a request that has no answer. It does not wait for the socket.
+	OneWay(code protocol.Code, h protocol.Header, body []byte) error
+}

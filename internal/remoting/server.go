@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remoting
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config describes a Server.
+type Config struct {
+	Listeners []Listener
+	TLS       *tls.Config  // nil: no TLS anywhere; certificates are reloaded by its GetCertificate
+	HTTP1     ConnHandler  // nil: health, readiness and a pointer to the right port are answered here
+	HTTP2     ConnHandler  // nil: such connections are told the right port and closed
+	Health    func() error // nil, or why the process is not alive
+	Ready     func() error // nil, or why it should get no traffic
+	OnEnd     func(*Conn)  // nil, or told of each native connection that ended, on its goroutine
+	Limits    Limits
+	Logger    *slog.Logger
+}
+
+// A Server listens, recognises what each connection speaks, serves native connections through its registry
+// and hands the others to their doors. All methods are safe for concurrent use.
+type Server struct {
+	cfg       Config
+	eng       *engine
+	listeners []*Listener
+	sockets   []net.Listener // parallel to listeners, set by Listen
+	doors     doors
+	ready     atomic.Bool // Listen has succeeded
+
+	mu struct {
+		sync.Mutex
+		conns map[*Conn]bool // true once it is known to be native
+	}
+}
+
+// NewServer checks cfg, all faults at once, and returns a server that does nothing yet.
+func NewServer(cfg Config, reg *Registry) (*Server, error) {
+	cfg.Limits.setDefaults()
+	faults := []error{cfg.Limits.validate()}
+	s := &Server{cfg: cfg, eng: newEngine(reg, cfg.Limits, cfg.Logger)}
+	for i := range cfg.Listeners {
+		l := cfg.Listeners[i]
+		faults = append(faults, l.validate())
+		s.listeners = append(s.listeners, &l)
+	}
+	s.mu.conns = make(map[*Conn]bool)
+	return s, errors.Join(faults...)
+}
+
+// Listen binds all listeners, or none. From then on Listeners tells the addresses; connections wait until
+// Serve.
+func (s *Server) Listen(ctx context.Context) error {
+	config := listenConfig(s.cfg.Limits.KeepAliveTimeout)
+	for _, l := range s.listeners {
+		socket, err := config.Listen(ctx, "tcp", l.Addr)
+		if err != nil {
+			s.closeSockets()
+			return fmt.Errorf("listener %s: %w", l.Name, err)
+		}
+		s.sockets = append(s.sockets, socket)
+	}
+	for i, socket := range s.sockets {
+		s.listeners[i].Addr = socket.Addr().String()
+	}
+	s.ready.Store(true)
+	return nil
+}
+
+func (s *Server) closeSockets() {
+	for _, socket := range s.sockets {
+		// A listening socket holds no data that closing could lose.
+		_ = socket.Close()
+	}
+	s.sockets = nil
+}
+
+// Listeners returns the listeners; after Listen their Addr is what was bound.
+func (s *Server) Listeners() []*Listener { return slices.Clone(s.listeners) }
+
+// Serve accepts and serves until ctx is done. Then it accepts no more, answers new requests of clients that
+// understand it with GO_AWAY, waits for calls in flight and for answers to be taken, DrainTimeout at most,
+// closes all native connections and returns once every goroutine it started has ended, the lanes' workers
+// included. Held calls are not waited for: their holder answers them, or they are cancelled. Connections of
+// other doors are theirs to end.
+func (s *Server) Serve(ctx context.Context) error {
+	if !s.ready.Load() {
+		return ErrServerClosed
+	}
+	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer endCalls()
+	s.eng.ctx = callCtx
+	upkeepCtx, endUpkeep := context.WithCancel(callCtx)
+	defer endUpkeep()
+	var upkeep, accepting sync.WaitGroup
+	upkeep.Go(func() { s.eng.wheel.run(upkeepCtx) })
+	upkeep.Go(func() { s.janitor(upkeepCtx) })
+	for i := range s.listeners {
+		accepting.Go(func() { s.accept(ctx, s.sockets[i], s.listeners[i]) })
+	}
+	<-ctx.Done()
+	s.closeSockets()
+	accepting.Wait()
+	err := s.drain()
+	endCalls()
+	s.closeConns()
+	s.eng.running.Wait()
+	endUpkeep()
+	upkeep.Wait()
+	return errors.Join(err, s.waitLanes())
+}
+
+// waitLanes waits for the workers. Their processors have been given up by now, so the wait is short or a bug.
+func (s *Server) waitLanes() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.eng.limits.DrainTimeout)
+	defer cancel()
+	var faults []error
+	for _, lane := range s.eng.reg.lanes {
+		faults = append(faults, lane.wait(ctx))
+	}
+	return errors.Join(faults...)
+}
+
+// drainTick is how often the end looks whether everything has settled.
+const drainTick = 5 * time.Millisecond
+
+// drain waits for calls in flight and untaken answers.
+func (s *Server) drain() error {
+	s.eng.draining.Store(true)
+	deadline := time.NewTimer(s.eng.limits.DrainTimeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for {
+		s.FlushPending()
+		calls, owing := s.unsettled()
+		if calls == 0 && owing == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			s.eng.log.Warn(
+				"gave up on calls in flight",
+				slog.Int("calls", calls),
+				slog.Int("connections_owed", owing),
+			)
+			return nil
+		}
+	}
+}
+
+// unsettled counts the calls in flight and the connections that have not taken all answers.
+func (s *Server) unsettled() (calls, owing int) {
+	for c := range s.Conns {
+		calls += int(c.state.open.Load())
+		if c.owes() {
+			owing++
+		}
+	}
+	return calls, owing
+}
+
+func (s *Server) closeConns() {
+	s.mu.Lock()
+	conns := make([]*Conn, 0, len(s.mu.conns))
+	for c := range s.mu.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.shut(ErrServerClosed)
+	}
+}
+
+// FlushPending writes the answers given with ReplyLater: one write a connection, without blocking.
+func (s *Server) FlushPending() { s.eng.pending.flush() }
+
+// Conns yields the native connections that are open, in no order.
+func (s *Server) Conns(yield func(*Conn) bool) {
+	s.mu.Lock()
+	conns := make([]*Conn, 0, len(s.mu.conns))
+	for c, native := range s.mu.conns {
+		if native {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		if !yield(c) {
+			return
+		}
+	}
+}
+
+// Stats is a snapshot of a server. Counts are since its start.
+type Stats struct {
+	Open     int    // connections of all doors
+	Accepted uint64 // connections
+	Refused  uint64 // connections over a limit
+	Broken   uint64 // closed for what the client sent, or for what it did not take
+	Idle     uint64 // closed for silence
+	Handed   uint64 // given to the HTTP doors
+	Unasked  uint64 // response frames that answered nothing
+}
+
+// Stats returns a snapshot; the numbers need not belong to the same instant.
+func (s *Server) Stats() Stats {
+	n := &s.eng.count
+	return Stats{
+		Open: s.doors.open(), Accepted: n.accepted.Load(), Refused: n.refused.Load(), Broken: n.broken.Load(),
+		Idle: n.idle.Load(), Handed: n.handed.Load(), Unasked: n.unasked.Load(),
+	}
+}

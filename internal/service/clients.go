@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/filter"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// clientRequests answers what clients say of themselves: HEART_BEAT 34, UNREGISTER_CLIENT 35,
+// CHECK_CLIENT_CONFIG 46, GET_CONSUMER_LIST_BY_GROUP 38, LOCK_BATCH_MQ 41, UNLOCK_BATCH_MQ 42.
+// Source: ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java (locks).
+// Known difference: a heartbeat is answered when the retry topics of its groups are durable.
+type clientRequests struct {
+	heartbeats *broker.Heartbeats
+	clients    *broker.Clients
+	locks      *broker.QueueLocks
+	options    *live
+}
+
+func (s *clientRequests) heartBeat(_ context.Context, c *remoting.Call) {
+	body, err := protocol.DecodeBody[protocol.HeartbeatData](c.Body)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	if body.ClientID == "" {
+		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "heartbeat without clientID"})
+		return
+	}
+	hb := heartbeatOf(c, body)
+	s.heartbeats.Handle(c.Peer, hb, time.Now(), func(result broker.HeartbeatResult, err error) {
+		if err != nil {
+			c.FailLater(err)
+			return
+		}
+		c.ReplyLater(remoting.Response{Header: &protocol.HeartbeatResponseHeader{
+			SupportHeartbeatV2: protocol.Some(true), SubChange: protocol.Some(result.SubscriptionsChanged),
+		}})
+	})
+}
+
+func heartbeatOf(c *remoting.Call, body *protocol.HeartbeatData) *broker.Heartbeat {
+	hb := &broker.Heartbeat{
+		ClientID:             body.ClientID,
+		Language:             c.Language.String(),
+		Version:              c.Version,
+		Fingerprint:          body.HeartbeatFingerprint,
+		WithoutSubscriptions: body.WithoutSub,
+	}
+	for _, producer := range body.ProducerDataSet {
+		hb.Producers = append(hb.Producers, producer.GroupName)
+	}
+	for i := range body.ConsumerDataSet {
+		data := &body.ConsumerDataSet[i]
+		consumer := broker.ConsumerData{
+			Group:     data.GroupName,
+			Type:      broker.ConsumeType(data.ConsumeType),
+			Model:     broker.MessageModel(data.MessageModel),
+			FromWhere: broker.ConsumeFromWhere(data.ConsumeFromWhere),
+			UnitMode:  data.UnitMode,
+		}
+		for j := range data.SubscriptionDataSet {
+			consumer.Subscriptions = append(consumer.Subscriptions, subscriptionOf(&data.SubscriptionDataSet[j]))
+		}
+		hb.Consumers = append(hb.Consumers, consumer)
+	}
+	return hb
+}
+
+func subscriptionOf(s *protocol.SubscriptionData) broker.SubscriptionData {
+	return broker.SubscriptionData{
+		Topic: s.Topic, SubString: s.SubString, ExpressionType: s.ExpressionType, Tags: s.TagsSet, Codes: s.CodeSet,
+		SubVersion: s.SubVersion, ClassFilterMode: s.ClassFilterMode,
+	}
+}
+
+func subscriptionBody(s *broker.SubscriptionData) protocol.SubscriptionData {
+	return protocol.SubscriptionData{
+		Topic: s.Topic, SubString: s.SubString, ExpressionType: s.ExpressionType, TagsSet: s.Tags, CodeSet: s.Codes,
+		SubVersion: s.SubVersion, ClassFilterMode: s.ClassFilterMode,
+	}
+}
+
+func (s *clientRequests) unregister(
+	_ context.Context, c *remoting.Call, h *protocol.UnregisterClientRequestHeader,
+) (remoting.Response, error) {
+	s.clients.Unregister(c.Peer, h.ProducerGroup, h.ConsumerGroup, time.Now())
+	return remoting.Response{}, nil
+}
+
+// checkConfig is what a push consumer asks at its start for each subscription that is not by tag.
+func (s *clientRequests) checkConfig(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+	body, err := protocol.DecodeBody[protocol.CheckClientRequestBody](c.Body)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	sub := body.SubscriptionData
+	if sub == nil || sub.ExpressionType == "" || sub.ExpressionType == protocol.ExpressionTag {
+		return remoting.Response{}, nil
+	}
+	if !s.options.load().Message.PropertyFilter {
+		return remoting.Response{}, &protocol.Error{
+			Code:   protocol.SystemError,
+			Remark: "The broker does not support consumer to filter message by " + sub.ExpressionType,
+		}
+	}
+	_, err = filter.ParseSubscription(sub.Topic, sub.SubString, sub.ExpressionType)
+	return remoting.Response{}, err
+}
+
+func (s *clientRequests) consumerList(
+	_ context.Context, _ *remoting.Call, h *protocol.GetConsumerListByGroupRequestHeader,
+) (remoting.Response, error) {
+	group, ok := s.clients.Group(h.ConsumerGroup)
+	if !ok || len(group.ClientIDs()) == 0 {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.SystemError, Remark: fmt.Sprintf("no consumer for this group, %s", h.ConsumerGroup),
+		}
+	}
+	body := &protocol.GetConsumerListByGroupResponseBody{ConsumerIDList: group.ClientIDs()}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *clientRequests) lock(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+	body, err := protocol.DecodeBody[protocol.LockBatchRequestBody](c.Body)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	locked := s.locks.Lock(body.ConsumerGroup, body.ClientID, c.Peer, queuesOf(body.MQSet), time.Now())
+	answer := &protocol.LockBatchResponseBody{LockOKMQSet: queueBodies(locked)}
+	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
+}
+
+func (s *clientRequests) unlock(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+	body, err := protocol.DecodeBody[protocol.LockBatchRequestBody](c.Body)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	s.locks.Unlock(body.ConsumerGroup, body.ClientID, queuesOf(body.MQSet))
+	return remoting.Response{}, nil
+}
+
+func queuesOf(bodies []protocol.MessageQueue) []broker.MessageQueue {
+	queues := make([]broker.MessageQueue, len(bodies))
+	for i, q := range bodies {
+		queues[i] = broker.MessageQueue{Topic: q.Topic, BrokerName: q.BrokerName, QueueID: q.QueueID}
+	}
+	return queues
+}
+
+func queueBodies(queues []broker.MessageQueue) []protocol.MessageQueue {
+	bodies := make([]protocol.MessageQueue, len(queues))
+	for i, q := range queues {
+		bodies[i] = protocol.MessageQueue{Topic: q.Topic, BrokerName: q.BrokerName, QueueID: q.QueueID}
+	}
+	return bodies
+}
+
+// notifyChanged tells the members of a group to rebalance (NOTIFY_CONSUMER_IDS_CHANGED).
+func notifyChanged(group string, members []broker.Channel) {
+	for _, m := range members {
+		if caller, ok := m.(remoting.Caller); ok {
+			// A member whose connection ends now needs no notice; it learns of the group when it connects
+			// again.
+			_ = caller.OneWay(protocol.NotifyConsumerIDsChanged, &protocol.NotifyConsumerIdsChangedRequestHeader{
+				ConsumerGroup: group,
+			}, nil)
+		}
+	}
+}
+
+// countdown calls end once, after done was called n+1 times, with the first error it was given.
+type countdown struct {
+	left  atomic.Int32
+	first atomic.Pointer[error]
+	end   func(error)
+}
+
+func newCountdown(n int, end func(error)) *countdown {
+	c := &countdown{end: end}
+	c.left.Store(int32(n) + 1)
+	return c
+}
+
+func (c *countdown) done(err error) {
+	if err != nil {
+		c.first.CompareAndSwap(nil, &err)
+	}
+	if c.left.Add(-1) > 0 {
+		return
+	}
+	if first := c.first.Load(); first != nil {
+		c.end(*first)
+		return
+	}
+	c.end(nil)
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/filter"
+	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/commitlog"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/nameserver"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// errorMapper turns what goes wrong below into what clients are told: the only place that knows both. What is
+// not listed is a SYSTEM_ERROR and is logged. Source of the codes: the processors named with each request.
+type errorMapper struct{ log *slog.Logger }
+
+func (m *errorMapper) mapError(err error) *protocol.Error {
+	if code, ok := codeOf(err); ok {
+		return &protocol.Error{Code: code, Remark: remarkOf(err, code)}
+	}
+	m.log.Error("request failed for a reason that has no code", "error", err)
+	return &protocol.Error{Code: protocol.SystemError, Remark: err.Error()}
+}
+
+// codeOf finds the response code of an error; the first match wins.
+//
+//lint:long one flat table from error to code
+func codeOf(err error) (protocol.ResponseCode, bool) {
+	for _, entry := range []struct {
+		code protocol.ResponseCode
+		is   bool
+	}{
+		{protocol.NoPermission, isA[*broker.PermissionError](err)},
+		{protocol.TopicNotExist, errors.Is(err, broker.ErrTopicNotExist)},
+		{protocol.SubscriptionGroupNotExist, errors.Is(err, broker.ErrGroupNotExist)},
+		{protocol.InvalidParameter, isA[*broker.NameError](err)},
+		{protocol.InvalidParameter, isA[*broker.InvalidError](err)},
+		{protocol.SystemError, isA[*broker.AttributeError](err)},
+		{protocol.InvalidParameter, isA[*broker.QueueIDError](err)},
+		{protocol.SystemError, isA[*broker.LookupError](err)},
+		{protocol.MessageIllegal, isA[*broker.TimerError](err)},
+		{protocol.MessageIllegal, isA[*broker.IllegalError](err)},
+		{protocol.MessageIllegal, isA[*message.SizeError](err)},
+		{protocol.MessageIllegal, isA[*message.PropertyError](err)},
+		{protocol.MessageIllegal, isA[*message.FormatError](err)},
+		{protocol.MessageIllegal, errors.Is(err, commitlog.ErrTooLarge)},
+		{protocol.SubscriptionParseFailed, isA[*filter.UnsupportedError](err)},
+		{protocol.SubscriptionParseFailed, errors.Is(err, filter.ErrEmpty)},
+		{protocol.SystemError, isA[*offset.RangeError](err)},
+		{protocol.SystemError, isA[*notForcedError](err)},
+		{protocol.SystemError, errors.Is(err, nameserver.ErrNotRegistered)},
+		{protocol.SubscriptionNotExist, isA[*broker.SubscriptionMissingError](err)},
+		{protocol.SubscriptionNotLatest, errors.Is(err, broker.ErrSubscriptionNotLatest)},
+		{protocol.SubscriptionParseFailed, isA[*broker.SubscriptionParseError](err)},
+		{protocol.SystemBusy, isA[*commitlog.BusyError](err)},
+		{protocol.ServiceNotAvailable, isA[*commitlog.DiskFullError](err)},
+		{protocol.ServiceNotAvailable, isA[*commitlog.BrokenError](err)},
+		{protocol.ServiceNotAvailable, errors.Is(err, commitlog.ErrClosed)},
+		{protocol.ServiceNotAvailable, isA[*store.IndexError](err)},
+		{protocol.SystemError, errors.Is(err, store.ErrNotFound)},
+		{protocol.SystemError, isA[*store.DamagedError](err)},
+	} {
+		if entry.is {
+			return entry.code, true
+		}
+	}
+	return 0, false
+}
+
+// remarkOf is the error's text, with RocketMQ's words for flow control before it.
+func remarkOf(err error, code protocol.ResponseCode) string {
+	switch {
+	case code == protocol.SystemBusy:
+		return "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, " + err.Error()
+	case code == protocol.ServiceNotAvailable:
+		return "service not available now. " + err.Error()
+	default:
+		return err.Error()
+	}
+}
+
+func isA[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}
+
+func isGroupNotExist(err error) bool { return errors.Is(err, broker.ErrGroupNotExist) }
+
+func topicNotExist(topic string) error { return &broker.TopicNotExistError{Topic: cloned(topic)} }
+
+func groupNotExist(group string) error { return &broker.GroupNotExistError{Group: cloned(group)} }
+
+// notOnline is the answer when a client that an administrator asks for has no connection here.
+func notOnline(group, clientID string) error {
+	return &protocol.Error{
+		Code: protocol.SystemError, Remark: fmt.Sprintf("The Consumer <%s> <%s> not online", group, clientID),
+	}
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/nameserver"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// routeRequests answers where things are: GET_ROUTEINFO_BY_TOPIC 105, GET_BROKER_CLUSTER_INFO 106, the lists
+// of topics 206, 224, 304, 311, 312, 313, and GET_BROKER_MEMBER_GROUP 901. Source:
+// DefaultRequestProcessor.java, ClientRequestProcessor.java.
+// Known difference: integer keys are always quoted, which every client reads and strict parsers need (case
+// C010); a client that came by a listener with an advertised address of its own is told that address for the
+// broker of this process (case C187).
+type routeRequests struct {
+	routes *nameserver.Routes
+	self   *identity
+}
+
+func (s *routeRequests) route(
+	_ context.Context, c *remoting.Call, h *protocol.GetRouteInfoRequestHeader,
+) (remoting.Response, error) {
+	route, ok := s.routes.Route(h.Topic)
+	if !ok {
+		return remoting.Response{}, noRoute(h.Topic)
+	}
+	body := &protocol.TopicRouteData{
+		FilterServerTable: route.FilterServers,
+		OrderTopicConf:    route.OrderTopicConf,
+		BrokerDatas: make(
+			[]protocol.BrokerData,
+			len(route.Brokers),
+		),
+		QueueDatas: make([]protocol.QueueData, len(route.Queues)),
+	}
+	for i := range route.Brokers {
+		body.BrokerDatas[i] = s.brokerBody(c, &route.Brokers[i])
+	}
+	for i, q := range route.Queues {
+		body.QueueDatas[i] = protocol.QueueData{
+			BrokerName: q.BrokerName, Perm: q.Perm, ReadQueueNums: q.ReadQueueNums, TopicSysFlag: q.SysFlag,
+			WriteQueueNums: q.WriteQueueNums,
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// noRoute is the answer for a topic that no broker has; the client goes on with the default topic's route
+// then.
+func noRoute(topic string) error {
+	return &protocol.Error{
+		Code: protocol.TopicNotExist,
+		Remark: fmt.Sprintf(
+			"No topic route info in name server for the topic: %s. Either it does not exist yet (create it with "+
+				"mqadmin updateTopic, or send to it where autoCreateTopicEnable is true), or its broker has not registered here",
+			topic,
+		),
+	}
+}
+
+// brokerBody replaces the address of this process's broker by what the client's listener advertises.
+func (s *routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) protocol.BrokerData {
+	addrs := b.Addrs
+	if c.Via != nil && c.Via.Advertised != "" && s.self != nil && b.BrokerName == s.self.brokerName {
+		addrs = map[int64]string{0: c.Via.Advertised}
+	}
+	return protocol.BrokerData{
+		BrokerAddrs: addrs, BrokerName: b.BrokerName, Cluster: b.Cluster, EnableActingMaster: b.EnableActingMaster,
+		ZoneName: b.ZoneName,
+	}
+}
+
+func (s *routeRequests) clusterInfo(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+	info := s.routes.ClusterInfo()
+	body := &protocol.ClusterInfo{
+		BrokerAddrTable: make(map[string]protocol.BrokerData, len(info.Brokers)), ClusterAddrTable: info.Clusters,
+	}
+	for name, b := range info.Brokers {
+		body.BrokerAddrTable[name] = s.brokerBody(c, &b)
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *routeRequests) topics(context.Context, *remoting.Call) (remoting.Response, error) {
+	return topicList(s.routes.Topics(), ""), nil
+}
+
+func (s *routeRequests) topicsByCluster(
+	_ context.Context, _ *remoting.Call, h *protocol.GetTopicsByClusterRequestHeader,
+) (remoting.Response, error) {
+	return topicList(s.routes.TopicsIn(h.Cluster), ""), nil
+}
+
+func (s *routeRequests) systemTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+	topics, addr := s.routes.SystemTopics()
+	return topicList(topics, addr), nil
+}
+
+func (s *routeRequests) unitTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+	return topicList(s.routes.UnitTopics(), ""), nil
+}
+
+func (s *routeRequests) unitSubTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+	return topicList(s.routes.UnitSubTopics(), ""), nil
+}
+
+func (s *routeRequests) unitSubOnlyTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+	return topicList(s.routes.UnitSubOnlyTopics(), ""), nil
+}
+
+func topicList(topics []string, brokerAddr string) remoting.Response {
+	if topics == nil {
+		topics = []string{}
+	}
+	return remoting.Response{
+		Body: protocol.EncodeBody(&protocol.TopicList{TopicList: topics, BrokerAddr: brokerAddr}),
+	}
+}
+
+func (s *routeRequests) members(
+	_ context.Context, _ *remoting.Call, h *protocol.GetBrokerMemberGroupRequestHeader,
+) (remoting.Response, error) {
+	group := &protocol.BrokerMemberGroup{
+		BrokerAddrs: s.routes.Members(h.BrokerName), BrokerName: h.BrokerName, Cluster: h.ClusterName,
+	}
+	body := &protocol.GetBrokerMemberGroupResponseBody{BrokerMemberGroup: group}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// namesRequests changes what the name server knows: REGISTER_BROKER 103, UNREGISTER_BROKER 104,
+// QUERY_DATA_VERSION 322, BROKER_HEARTBEAT 904, WIPE_WRITE_PERM_OF_BROKER 205, ADD_WRITE_PERM_OF_BROKER 327,
+// DELETE_TOPIC_IN_NAMESRV 216, REGISTER_TOPIC_IN_NAMESRV 217, and the KV settings 100, 101, 102, 219. Source:
+// DefaultRequestProcessor.java.
+type namesRequests struct {
+	routes *nameserver.Routes
+	kv     *nameserver.KV
+}
+
+func (s *namesRequests) register(
+	_ context.Context, c *remoting.Call, h *protocol.RegisterBrokerRequestHeader,
+) (remoting.Response, error) {
+	if crc := h.BodyCRC32.Or(0); crc != 0 && crc != protocol.BodyCRC32(c.Body) {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.SystemError,
+			Remark: fmt.Sprintf("crc32 not match: the header says %d, the body has %d", crc,
+				protocol.BodyCRC32(c.Body)),
+		}
+	}
+	reg := nameserver.Registration{
+		Cluster: cloned(
+			h.ClusterName,
+		),
+		BrokerName:   cloned(h.BrokerName),
+		BrokerAddr:   cloned(h.BrokerAddr),
+		BrokerID:     h.BrokerID,
+		HAServerAddr: cloned(h.HAServerAddr),
+		ZoneName:     cloned(h.ZoneName),
+		Complete:     true,
+		Connection:   c.Peer.ID(),
+		Timeout:      time.Duration(h.HeartbeatTimeoutMillis.Or(0)) * time.Millisecond,
+	}
+	if h.EnableActingMaster.Present {
+		reg.EnableActingMaster = &h.EnableActingMaster.Value
+	}
+	if err := readRegistration(c.Body, h.Compressed, &reg); err != nil {
+		return remoting.Response{}, err
+	}
+	result, err := s.routes.Register(&reg, time.Now())
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	answer := remoting.Response{Header: &protocol.RegisterBrokerResponseHeader{
+		HAServerAddr: result.HAServerAddr, MasterAddr: result.MasterAddr,
+	}}
+	if order, ok := s.kv.List(nameserver.OrderNamespace); ok {
+		answer.Body = protocol.EncodeBody(&protocol.KVTable{Table: order})
+	}
+	return answer, nil
+}
+
+func readRegistration(body []byte, compressed bool, reg *nameserver.Registration) error {
+	if len(body) == 0 {
+		return nil // a broker before 3.0.11 registers its address alone
+	}
+	read := protocol.DecodeBody[protocol.RegisterBrokerBody]
+	if compressed {
+		read = protocol.DecodeCompressedRegisterBody
+	}
+	said, err := read(body)
+	if err != nil {
+		return err
+	}
+	wrapper := &said.TopicConfigSerializeWrapper
+	reg.Version = dataVersionOf(wrapper.DataVersion)
+	reg.FilterServers = said.FilterServerList
+	for name, t := range wrapper.TopicConfigTable {
+		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
+			Name:           name,
+			ReadQueueNums:  t.ReadQueueNums,
+			WriteQueueNums: t.WriteQueueNums,
+			Perm:           t.Perm,
+			SysFlag:        t.TopicSysFlag,
+		})
+	}
+	return nil
+}
+
+func dataVersionOf(v protocol.DataVersion) nameserver.DataVersion {
+	return nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.TimestampMillis}
+}
+
+func (s *namesRequests) unregister(
+	_ context.Context, _ *remoting.Call, h *protocol.UnRegisterBrokerRequestHeader,
+) (remoting.Response, error) {
+	s.routes.Unregister(h.ClusterName, h.BrokerName, h.BrokerAddr)
+	return remoting.Response{}, nil
+}
+
+func (s *namesRequests) dataVersion(
+	_ context.Context, c *remoting.Call, h *protocol.QueryDataVersionRequestHeader,
+) (remoting.Response, error) {
+	said, err := protocol.DecodeBody[protocol.DataVersion](c.Body)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	changed, last, known := s.routes.CompareVersion(h.ClusterName, h.BrokerAddr, dataVersionOf(*said), time.Now())
+	answer := remoting.Response{Header: &protocol.QueryDataVersionResponseHeader{Changed: changed}}
+	if known {
+		answer.Body = protocol.EncodeBody(&protocol.DataVersion{
+			Counter: last.Counter, StateVersion: last.StateVersion, TimestampMillis: last.Timestamp,
+		})
+	}
+	return answer, nil
+}
+
+func (s *namesRequests) heartbeat(
+	_ context.Context, _ *remoting.Call, h *protocol.BrokerHeartbeatRequestHeader,
+) (remoting.Response, error) {
+	s.routes.Heartbeat(h.ClusterName, h.BrokerAddr, time.Now())
+	return remoting.Response{}, nil
+}
+
+func (s *namesRequests) wipeWritePerm(
+	_ context.Context, _ *remoting.Call, h *protocol.WipeWritePermOfBrokerRequestHeader,
+) (remoting.Response, error) {
+	n := s.routes.WipeWritePerm(h.BrokerName)
+	return remoting.Response{Header: &protocol.WipeWritePermOfBrokerResponseHeader{WipeTopicCount: int32(n)}}, nil
+}
+
+func (s *namesRequests) addWritePerm(
+	_ context.Context, _ *remoting.Call, h *protocol.AddWritePermOfBrokerRequestHeader,
+) (remoting.Response, error) {
+	n := s.routes.AddWritePerm(h.BrokerName)
+	return remoting.Response{Header: &protocol.AddWritePermOfBrokerResponseHeader{AddTopicCount: int32(n)}}, nil
+}
+
+func (s *namesRequests) deleteTopic(
+	_ context.Context, _ *remoting.Call, h *protocol.DeleteTopicFromNamesrvRequestHeader,
+) (remoting.Response, error) {
+	if h.ClusterName != "" {
+		s.routes.DeleteTopicIn(h.Topic, h.ClusterName)
+	} else {
+		s.routes.DeleteTopic(h.Topic)
+	}
+	return remoting.Response{}, nil
+}
+
+func (s *namesRequests) registerTopic(
+	_ context.Context, c *remoting.Call, h *protocol.RegisterTopicRequestHeader,
+) (remoting.Response, error) {
+	body, err := protocol.DecodeBody[protocol.TopicRouteData](c.Body)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	queues := make([]nameserver.QueueData, len(body.QueueDatas))
+	for i, q := range body.QueueDatas {
+		queues[i] = nameserver.QueueData{
+			BrokerName: q.BrokerName, ReadQueueNums: q.ReadQueueNums, WriteQueueNums: q.WriteQueueNums, Perm: q.Perm,
+			SysFlag: q.TopicSysFlag,
+		}
+	}
+	s.routes.RegisterTopic(cloned(h.Topic), queues)
+	return remoting.Response{}, nil
+}
+
+func (s *namesRequests) putKV(
+	_ context.Context, _ *remoting.Call, h *protocol.PutKVConfigRequestHeader,
+) (remoting.Response, error) {
+	return remoting.Response{}, s.kv.Put(cloned(h.Namespace), cloned(h.Key), cloned(h.Value))
+}
+
+func (s *namesRequests) getKV(
+	_ context.Context, _ *remoting.Call, h *protocol.GetKVConfigRequestHeader,
+) (remoting.Response, error) {
+	value, ok := s.kv.Get(h.Namespace, h.Key)
+	if !ok {
+		return remoting.Response{}, &protocol.Error{
+			Code:   protocol.QueryNotFound,
+			Remark: fmt.Sprintf("No config item, Namespace: %s Key: %s", h.Namespace, h.Key),
+		}
+	}
+	return remoting.Response{Header: &protocol.GetKVConfigResponseHeader{Value: value}}, nil
+}
+
+func (s *namesRequests) deleteKV(
+	_ context.Context, _ *remoting.Call, h *protocol.DeleteKVConfigRequestHeader,
+) (remoting.Response, error) {
+	return remoting.Response{}, s.kv.Delete(h.Namespace, h.Key)
+}
+
+func (s *namesRequests) listKV(
+	_ context.Context, _ *remoting.Call, h *protocol.GetKVListByNamespaceRequestHeader,
+) (remoting.Response, error) {
+	table, ok := s.kv.List(h.Namespace)
+	if !ok {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.QueryNotFound, Remark: "No config item, Namespace: " + h.Namespace,
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: table})}, nil
+}
+
+// cloned copies a text out of the frame it came in, for whoever keeps it.
+func cloned(text string) string { return strings.Clone(text) }

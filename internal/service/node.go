@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// nodeRequests shows and changes the process itself: GET_BROKER_RUNTIME_INFO 28, GET_BROKER_CONFIG 26,
+// UPDATE_BROKER_CONFIG 25, GET_BROKER_HA_STATUS 907. Source: AdminBrokerProcessor.java,
+// StoreStatsService.java.
+// Known differences: statistics of parts that do not exist here (page cache, transient buffers, thread pools)
+// are 0 or those of the lane that does their work; a configuration change is all or nothing and lasts until
+// the process ends.
+type nodeRequests struct {
+	store    *store.Store
+	stats    *broker.Stats
+	settings *settings
+	lanes    *lanes
+	self     *identity
+	version  string
+	started  time.Time
+}
+
+//lint:long the keys that tools read, one after the other
+func (s *nodeRequests) runtimeInfo(context.Context, *remoting.Call) (remoting.Response, error) {
+	now := time.Now()
+	info := s.stats.RuntimeInfo(now)
+	set := func(key string, value any) { info[key] = fmt.Sprint(value) }
+	disk := diskUse(s.settings.options.load().Store.Dir)
+	set("brokerVersionDesc", "V5_5_0")
+	set("brokerVersion", wireVersion)
+	set("roquetVersion", s.version)
+	set("brokerActive", true)
+	set("bootTimestamp", s.started.UnixMilli())
+	set("startAcceptSendRequestTimeStamp", s.started.UnixMilli())
+	set("commitLogMinOffset", int64(s.store.First()))
+	set("commitLogMaxOffset", int64(s.store.End()))
+	set("commitLogDiskRatio", disk.ratio())
+	set("consumeQueueDiskRatio", disk.ratio())
+	set("commitLogDirCapacity", fmt.Sprintf("Total : %s, Free : %s.", humanBytes(disk.total), humanBytes(disk.free)))
+	set("earliestMessageTimeStamp", earliestSegment(s.store))
+	set("pageCacheLockTimeMills", 0)
+	set("dispatchBehindBytes", 0)
+	set("dispatchMaxBuffer", 0)
+	set("remainTransientStoreBufferNumbs", 0)
+	set("remainHowManyDataToCommit", 0)
+	set("remainHowManyDataToFlush", fmt.Sprintf("%d B", s.store.Stats().PendingBytes))
+	for _, key := range []string{"timerReadBehind", "timerOffsetBehind", "timerCongestNum"} {
+		set(key, 0)
+	}
+	set("timerEnqueueTps", "0.0")
+	set("timerDequeueTps", "0.0")
+	for name, lane := range map[string]*remoting.Lane{
+		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query, "ack": s.lanes.ack,
+	} {
+		now := lane.Stats()
+		set(name+"ThreadPoolQueueSize", now.Waiting)
+		set(name+"ThreadPoolQueueCapacity", lane.Capacity())
+		set(name+"ThreadPoolQueueHeadWaitTimeMills", 0)
+	}
+	set("EndTransactionQueueSize", 0)
+	set("EndTransactionThreadPoolQueueCapacity", s.lanes.send.Capacity())
+	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: info})}, nil
+}
+
+// earliestSegment is when the oldest message that is kept was stored, in ms; now when there is none.
+func earliestSegment(s *store.Store) int64 {
+	segments := s.Segments()
+	if len(segments) == 0 {
+		return time.Now().UnixMilli()
+	}
+	return segments[0].FirstMillis
+}
+
+func humanBytes(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strconv.FormatFloat(value, 'f', 1, 64) + " " + units[unit]
+}
+
+// haStatus says that there are no replicas.
+func (s *nodeRequests) haStatus(context.Context, *remoting.Call) (remoting.Response, error) {
+	body := &protocol.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: int64(s.store.End())}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// settings is the configuration as administrators see and change it. A change is taken by everybody in
+// watchers.
+type settings struct {
+	options  *live
+	log      *slog.Logger
+	level    *slog.LevelVar
+	watchers []func(*config.Config)
+	mu       sync.Mutex // one change at a time
+	changes  int64
+	changed  time.Time
+}
+
+func (s *settings) show(context.Context, *remoting.Call) (remoting.Response, error) {
+	s.mu.Lock()
+	version := protocol.DataVersion{Counter: s.changes, TimestampMillis: s.changed.UnixMilli()}
+	s.mu.Unlock()
+	cfg := s.options.load()
+	var text bytes.Buffer
+	for _, setting := range config.Settings() {
+		value := setting.Text(cfg)
+		if setting.Key == "listenPort" {
+			value = strconv.Itoa(cfg.Listen.Port(cfg.Listen.BrokerPort))
+		}
+		fmt.Fprintf(&text, "%s=%s\n", setting.Key, value)
+	}
+	return remoting.Response{
+		Header: &protocol.GetBrokerConfigResponseHeader{
+			Version: string(protocol.EncodeBody(&version)),
+		},
+		Body: text.Bytes(),
+	}, nil
+}
+
+// showNames answers GET_NAMESRV_CONFIG 319: the same settings with the name server's port.
+func (s *settings) showNames(context.Context, *remoting.Call) (remoting.Response, error) {
+	cfg := s.options.load()
+	text := fmt.Sprintf(
+		"listenPort=%d\nbindAddress=%s\nkvConfigPath=%s/namesrv/kvConfig.json\norderMessageEnable=true\n"+
+			"enableAllTopicList=true\nscanNotActiveBrokerInterval=5000\nclusterTest=false\n",
+		cfg.Listen.Port(cfg.Listen.NamesrvPort),
+		cfg.Listen.BindAddress,
+		cfg.Store.Dir,
+	)
+	return remoting.Response{Body: []byte(text)}, nil
+}
+
+func (s *settings) update(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+	values, err := config.ParseProperties(string(c.Body))
+	if err != nil {
+		return remoting.Response{}, &protocol.Error{Code: protocol.InvalidParameter, Remark: err.Error()}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := s.options.load().Update(values)
+	if err != nil {
+		return remoting.Response{}, &protocol.Error{
+			Code:   protocol.NoPermission,
+			Remark: "nothing was changed: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+		}
+	}
+	s.options.p.Store(next)
+	for _, watch := range s.watchers {
+		watch(next)
+	}
+	s.changes++
+	s.changed = time.Now()
+	s.log.Info("configuration changed", "keys", len(values), "remote_addr", c.Peer.RemoteAddr())
+	return remoting.Response{}, nil
+}

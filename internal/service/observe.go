@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// observeRequests shows who is connected and how far everybody is: GET_CONSUMER_CONNECTION_LIST 203,
+// GET_PRODUCER_CONNECTION_LIST 204, GET_ALL_PRODUCER_INFO 328, GET_CONSUME_STATS 208,
+// GET_BROKER_CONSUME_STATS 317, QUERY_TOPIC_CONSUME_BY_WHO 300, QUERY_TOPICS_BY_CONSUMER 343,
+// QUERY_SUBSCRIPTION_BY_CONSUMER 345, QUERY_CONSUME_TIME_SPAN 303, VIEW_BROKER_STATS_DATA 315.
+// Source: AdminBrokerProcessor.java.
+type observeRequests struct {
+	clients *broker.Clients
+	topics  *broker.Topics
+	groups  *broker.Groups
+	offsets *offset.Table
+	stats   *broker.Stats
+	store   *store.Store
+	self    *identity
+}
+
+func (s *observeRequests) consumerConnections(
+	_ context.Context, _ *remoting.Call, h *protocol.GetConsumerConnectionListRequestHeader,
+) (remoting.Response, error) {
+	group, ok := s.clients.Group(h.ConsumerGroup)
+	if !ok {
+		return remoting.Response{}, &protocol.Error{
+			Code:   protocol.ConsumerNotOnline,
+			Remark: fmt.Sprintf("the consumer group[%s] not online", h.ConsumerGroup),
+		}
+	}
+	body := &protocol.ConsumerConnection{
+		ConsumeFromWhere: protocol.ConsumeFromWhere(group.FromWhere), ConsumeType: protocol.ConsumeType(group.Type),
+		MessageModel:      protocol.MessageModel(group.Model),
+		SubscriptionTable: make(map[string]protocol.SubscriptionData, len(group.Subscriptions)),
+		ConnectionSet:     connections(s.clients.Members(h.ConsumerGroup)),
+	}
+	for topic, sub := range group.Subscriptions {
+		body.SubscriptionTable[topic] = subscriptionBody(sub)
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func connections(members []broker.Member) []protocol.Connection {
+	list := make([]protocol.Connection, len(members))
+	for i, m := range members {
+		list[i] = protocol.Connection{
+			ClientAddr: m.Channel.RemoteAddr().String(),
+			ClientID:   m.ClientID,
+			Language:   protocol.ParseLanguage(m.Language),
+			Version:    m.Version,
+		}
+	}
+	return list
+}
+
+func (s *observeRequests) producerConnections(
+	_ context.Context, _ *remoting.Call, h *protocol.GetProducerConnectionListRequestHeader,
+) (remoting.Response, error) {
+	members := s.clients.Producers(h.ProducerGroup)
+	if len(members) == 0 {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.SystemError, Remark: fmt.Sprintf("the producer group[%s] not exist", h.ProducerGroup),
+		}
+	}
+	body := &protocol.ProducerConnection{ConnectionSet: connections(members)}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *observeRequests) producers(context.Context, *remoting.Call) (remoting.Response, error) {
+	body := &protocol.ProducerTableInfo{Data: map[string][]protocol.ProducerInfo{}}
+	for group, members := range s.clients.ProducerGroups() {
+		for _, m := range members {
+			body.Data[group] = append(body.Data[group], protocol.ProducerInfo{
+				ClientID: m.ClientID, Language: protocol.ParseLanguage(m.Language), Version: m.Version,
+				LastUpdateTimestampMillis: m.LastSeen.UnixMilli(), RemoteIP: m.Channel.RemoteAddr().String(),
+			})
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *observeRequests) consumeStats(
+	_ context.Context, _ *remoting.Call, h *protocol.GetConsumeStatsRequestHeader,
+) (remoting.Response, error) {
+	topics := []string{h.Topic}
+	if h.TopicList != "" {
+		topics = strings.Split(h.TopicList, ";")
+	} else if h.Topic == "" {
+		topics = s.topicsOf(h.ConsumerGroup)
+	}
+	body := &protocol.ConsumeStats{OffsetTable: map[protocol.MessageQueue]protocol.OffsetWrapper{}}
+	for _, topic := range topics {
+		s.addConsumeStats(body, h.ConsumerGroup, topic)
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// topicsOf are the topics that a group has offsets in or subscribes to.
+func (s *observeRequests) topicsOf(group string) []string {
+	topics := s.offsets.TopicsOf(group)
+	if online, ok := s.clients.Group(group); ok {
+		for topic := range online.Subscriptions {
+			topics = append(topics, topic)
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+func (s *observeRequests) addConsumeStats(body *protocol.ConsumeStats, group, topic string) {
+	cfg, ok := s.topics.Lookup(topic)
+	if !ok {
+		return
+	}
+	for id := range cfg.ReadQueueNums {
+		body.OffsetTable[s.self.queue(topic, id)] = s.progress(group, topic, id)
+	}
+	body.ConsumeTPS += s.stats.GroupGetTPS(group, topic)
+}
+
+// progress is where a group stands in a queue. LastTimestampMillis is the store time of the last message it
+// has consumed.
+func (s *observeRequests) progress(group, topic string, id int32) protocol.OffsetWrapper {
+	low, high, _ := s.store.Bounds(topic, id)
+	consumed, known := s.offsets.Query(group, topic, id)
+	pulled, _ := s.offsets.QueryPull(group, topic, id)
+	if !known {
+		consumed = 0
+	}
+	w := protocol.OffsetWrapper{
+		BrokerOffset: int64(high), ConsumerOffset: int64(consumed), PullOffset: int64(max(pulled, consumed)),
+	}
+	if at := consumed - 1; at >= low && at < high {
+		w.LastTimestampMillis = max(storeTime(s.store, topic, id, at), 0)
+	}
+	return w
+}
+
+func (s *observeRequests) allConsumeStats(
+	_ context.Context, _ *remoting.Call, h *protocol.GetConsumeStatsInBrokerHeader,
+) (remoting.Response, error) {
+	body := &protocol.ConsumeStatsList{
+		BrokerAddr:       s.self.addr,
+		ConsumeStatsList: []map[string][]protocol.ConsumeStats{},
+	}
+	for _, group := range s.groups.All() {
+		var list []protocol.ConsumeStats
+		for _, topic := range s.topicsOf(group.Name) {
+			cfg, ok := s.topics.Lookup(topic)
+			if !ok || cfg.Order != h.IsOrder && h.IsOrder {
+				continue
+			}
+			one := protocol.ConsumeStats{OffsetTable: map[protocol.MessageQueue]protocol.OffsetWrapper{}}
+			s.addConsumeStats(&one, group.Name, topic)
+			for _, w := range one.OffsetTable {
+				body.TotalDiff += w.BrokerOffset - w.ConsumerOffset
+				body.TotalInflightDiff += w.PullOffset - w.ConsumerOffset
+			}
+			list = append(list, one)
+		}
+		if list != nil {
+			body.ConsumeStatsList = append(
+				body.ConsumeStatsList,
+				map[string][]protocol.ConsumeStats{group.Name: list},
+			)
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// groupsOfTopic are the groups that subscribe to a topic now or have offsets in it.
+func (s *observeRequests) groupsOfTopic(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryTopicConsumeByWhoRequestHeader,
+) (remoting.Response, error) {
+	groups := append(s.clients.GroupsOf(h.Topic), s.offsets.GroupsOf(h.Topic)...)
+	slices.Sort(groups)
+	body := &protocol.GroupList{GroupList: slices.Compact(groups)}
+	if body.GroupList == nil {
+		body.GroupList = []string{}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *observeRequests) topicsOfGroup(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryTopicsByConsumerRequestHeader,
+) (remoting.Response, error) {
+	return topicList(s.offsets.TopicsOf(h.Group), s.self.addr), nil
+}
+
+func (s *observeRequests) subscription(
+	_ context.Context, _ *remoting.Call, h *protocol.QuerySubscriptionByConsumerRequestHeader,
+) (remoting.Response, error) {
+	body := &protocol.QuerySubscriptionResponseBody{Group: h.Group, Topic: h.Topic}
+	if sub, ok := s.clients.Subscription(h.Group, h.Topic); ok {
+		said := subscriptionBody(sub)
+		body.SubscriptionData = &said
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// timeSpan is, for each queue, when its first, its last and the group's next message were stored.
+func (s *observeRequests) timeSpan(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumeTimeSpanRequestHeader,
+) (remoting.Response, error) {
+	cfg, ok := s.topics.Lookup(h.Topic)
+	if !ok {
+		return remoting.Response{}, topicNotExist(h.Topic)
+	}
+	body := &protocol.QueryConsumeTimeSpanBody{}
+	for id := range cfg.WriteQueueNums {
+		span := protocol.QueueTimeSpan{MessageQueue: s.self.queue(cfg.Name, id)}
+		low, high, _ := s.store.Bounds(cfg.Name, id)
+		if high > low {
+			span.MinTimeStampMillis = storeTime(s.store, cfg.Name, id, low)
+			span.MaxTimeStampMillis = storeTime(s.store, cfg.Name, id, high-1)
+		}
+		span.ConsumeTimeStampMillis, span.DelayTimeMillis = s.delay(h.Group, cfg.Name, id, low, high)
+		body.ConsumeTimeSpanSet = append(body.ConsumeTimeSpanSet, span)
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// delay is when the last consumed message was stored, and how long the next one waits already.
+func (s *observeRequests) delay(
+	group, topic string,
+	id int32,
+	low, high message.QueueOffset,
+) (consumed, delay int64) {
+	at, _ := s.offsets.Query(group, topic, id)
+	if at > low && at-1 < high {
+		consumed = storeTime(s.store, topic, id, at-1)
+	} else if high > low {
+		consumed = storeTime(s.store, topic, id, low)
+	}
+	if at < high && at >= low {
+		if stored := storeTime(s.store, topic, id, at); stored > 0 {
+			delay = time.Now().UnixMilli() - stored
+		}
+	}
+	return consumed, delay
+}
+
+func (s *observeRequests) statistics(
+	_ context.Context, _ *remoting.Call, h *protocol.ViewBrokerStatsDataRequestHeader,
+) (remoting.Response, error) {
+	seen, ok := s.stats.View(h.StatsName, h.StatsKey)
+	if !ok {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.SystemError, Remark: fmt.Sprintf("The stats <%s> <%s> not exist", h.StatsName, h.StatsKey),
+		}
+	}
+	item := func(s broker.Snapshot) protocol.BrokerStatsItem {
+		return protocol.BrokerStatsItem{Sum: s.Sum, TPS: s.TPS, AvgPT: s.AvgPT}
+	}
+	body := &protocol.BrokerStatsData{
+		StatsMinute: item(seen.Minute), StatsHour: item(seen.Hour), StatsDay: item(seen.Day),
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}

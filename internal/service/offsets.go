@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// offsetRequests answers where queues begin and end and how far groups have come: QUERY_CONSUMER_OFFSET 14,
+// UPDATE_CONSUMER_OFFSET 15, SEARCH_OFFSET_BY_TIMESTAMP 29, GET_MAX_OFFSET 30, GET_MIN_OFFSET 31,
+// GET_EARLIEST_MSG_STORETIME 32, GET_ALL_CONSUMER_OFFSET 43. Source: ConsumerManageProcessor.java,
+// AdminBrokerProcessor.java.
+type offsetRequests struct {
+	offsets *offset.Table
+	topics  *broker.Topics
+	groups  *broker.Groups
+	store   *store.Store
+}
+
+// youngBytes is how far a queue's first message may lie behind the end of the log for a new group to start at
+// it without being asked where: the original asks whether it is still in memory, 40 % of the machine's.
+const youngBytes = 8 << 30
+
+func (s *offsetRequests) query(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumerOffsetRequestHeader,
+) (remoting.Response, error) {
+	at, ok := s.offsets.Query(h.ConsumerGroup, h.Topic, h.QueueID)
+	if !ok && h.SetZeroIfNotFound.Or(true) && s.young(h.Topic, h.QueueID) {
+		at, ok = 0, true
+	}
+	if !ok {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.QueryNotFound, Remark: "Not found, maybe this group consumer boot first",
+		}
+	}
+	return remoting.Response{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
+}
+
+// young tells whether a group without an offset starts at the head of the queue.
+func (s *offsetRequests) young(topic string, queueID int32) bool {
+	low, high, ok := s.store.Bounds(topic, queueID)
+	if !ok || high == 0 {
+		return true
+	}
+	if low > 0 {
+		return false
+	}
+	first, err := s.store.At(topic, queueID, 0)
+	return err == nil && s.store.End()-first.LogOffset() <= youngBytes
+}
+
+func (s *offsetRequests) update(
+	_ context.Context, _ *remoting.Call, h *protocol.UpdateConsumerOffsetRequestHeader,
+) (remoting.Response, error) {
+	if _, ok := s.topics.Lookup(h.Topic); !ok {
+		return remoting.Response{}, topicNotExist(h.Topic)
+	}
+	if _, ok := s.groups.Lookup(h.ConsumerGroup); !ok && !broker.IsSystemGroup(h.ConsumerGroup) {
+		return remoting.Response{}, groupNotExist(h.ConsumerGroup)
+	}
+	s.offsets.Commit(h.ConsumerGroup, h.Topic, h.QueueID, message.QueueOffset(h.CommitOffset))
+	return remoting.Response{}, nil
+}
+
+func (s *offsetRequests) search(
+	_ context.Context, _ *remoting.Call, h *protocol.SearchOffsetRequestHeader,
+) (remoting.Response, error) {
+	at, err := s.byTime(h.Topic, h.QueueID, h.Timestamp, strings.EqualFold(h.BoundaryType, "upper"))
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	return remoting.Response{Header: &protocol.SearchOffsetResponseHeader{Offset: int64(at)}}, nil
+}
+
+// byTime is the offset for a time; 0 for a queue that never had a message.
+func (s *offsetRequests) byTime(topic string, queueID int32, millis int64, upper bool) (message.QueueOffset, error) {
+	at, err := s.store.OffsetByTime(topic, queueID, millis, upper)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	return at, err
+}
+
+func (s *offsetRequests) maximum(
+	_ context.Context, _ *remoting.Call, h *protocol.GetMaxOffsetRequestHeader,
+) (remoting.Response, error) {
+	_, high, _ := s.store.Bounds(h.Topic, h.QueueID)
+	return remoting.Response{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(high)}}, nil
+}
+
+func (s *offsetRequests) minimum(
+	_ context.Context, _ *remoting.Call, h *protocol.GetMinOffsetRequestHeader,
+) (remoting.Response, error) {
+	low, _, _ := s.store.Bounds(h.Topic, h.QueueID)
+	return remoting.Response{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(low)}}, nil
+}
+
+func (s *offsetRequests) earliest(
+	_ context.Context, _ *remoting.Call, h *protocol.GetEarliestMsgStoretimeRequestHeader,
+) (remoting.Response, error) {
+	answer := &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: -1}
+	if low, high, ok := s.store.Bounds(h.Topic, h.QueueID); ok && high > low {
+		answer.Timestamp = storeTime(s.store, h.Topic, h.QueueID, low)
+	}
+	return remoting.Response{Header: answer}, nil
+}
+
+func (s *offsetRequests) all(context.Context, *remoting.Call) (remoting.Response, error) {
+	counter, timestamp := s.offsets.Version()
+	body := &protocol.ConsumerOffsetSerializeWrapper{
+		DataVersion: protocol.DataVersion{Counter: counter, TimestampMillis: timestamp},
+		OffsetTable: map[string]map[int32]int64{},
+	}
+	for group, topic := range s.pairs {
+		queues := map[int32]int64{}
+		for id, at := range s.offsets.Offsets(group, topic) {
+			queues[id] = int64(at)
+		}
+		body.OffsetTable[topic+"@"+group] = queues
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *offsetRequests) pairs(yield func(group, topic string) bool) {
+	s.offsets.All(func(group, topic string, _ map[int32]message.QueueOffset) bool { return yield(group, topic) })
+}
+
+// storeTime is when the message at the offset was stored, in ms; -1 when it is gone or damaged.
+func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffset) int64 {
+	rec, err := s.At(topic, queueID, at)
+	if err != nil {
+		return -1
+	}
+	return rec.StoreTimestamp()
+}
+
+// resetRequests moves groups: INVOKE_BROKER_TO_RESET_OFFSET 222, CLONE_GROUP_OFFSET 314,
+// QUERY_CORRECTION_OFFSET 308.
+// Source: AdminBrokerProcessor.java resetOffset, Broker2Client.java. Known difference: a reset of a group
+// without clients is applied as one with clients is (case C053); without force it is refused when it would
+// skip messages.
+type resetRequests struct {
+	offsetRequests
+	clients *broker.Clients
+	self    *identity
+}
+
+// NotForced says that a reset would skip messages that the group has not consumed, and was not forced.
+type notForcedError struct {
+	queueID int32
+	from    message.QueueOffset
+	to      message.QueueOffset
+}
+
+func (e *notForcedError) Error() string {
+	return fmt.Sprintf(
+		"queue %d would go forward from %d to %d and messages would be skipped: force the reset (mqadmin -f true) "+
+			"to do so",
+		e.queueID,
+		e.from,
+		e.to,
+	)
+}
+
+func (s *resetRequests) reset(_ context.Context, c *remoting.Call, h *protocol.ResetOffsetRequestHeader) {
+	cfg, ok := s.topics.Lookup(h.Topic)
+	if !ok {
+		c.Fail(topicNotExist(h.Topic))
+		return
+	}
+	if _, ok := s.groups.Lookup(h.Group); !ok {
+		c.Fail(groupNotExist(h.Group))
+		return
+	}
+	targets, err := s.targets(cfg, h)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	body := &protocol.ResetOffsetBody{OffsetTable: make(map[protocol.MessageQueue]int64, len(targets))}
+	for id, at := range targets {
+		body.OffsetTable[s.self.queue(cfg.Name, id)] = int64(at)
+	}
+	s.offsets.Reset(cloned(h.Group), cfg.Name, targets, func(err error) {
+		if err != nil {
+			c.FailLater(err)
+			return
+		}
+		c.ReplyLater(remoting.Response{Body: protocol.EncodeBody(body)})
+	})
+}
+
+// targets are the offsets the reset leads to, by queue.
+func (s *resetRequests) targets(
+	cfg *broker.TopicConfig, h *protocol.ResetOffsetRequestHeader,
+) (map[int32]message.QueueOffset, error) {
+	if h.QueueID >= cfg.ReadQueueNums {
+		return nil, &broker.QueueIDError{QueueID: h.QueueID, Topic: *cfg, Pull: true}
+	}
+	if h.QueueID >= 0 && h.Offset.Present && h.Offset.Value != -1 {
+		low, high, _ := s.store.Bounds(cfg.Name, h.QueueID)
+		at := message.QueueOffset(h.Offset.Value)
+		if at < low || at > high+1 {
+			return nil, &protocol.Error{Code: protocol.SystemError, Remark: fmt.Sprintf(
+				"Target offset %d not in consume queue range [%d-%d]", at, low, high)}
+		}
+		return map[int32]message.QueueOffset{h.QueueID: at}, nil
+	}
+	first, last := int32(0), cfg.ReadQueueNums
+	if h.QueueID >= 0 {
+		first, last = h.QueueID, h.QueueID+1
+	}
+	targets := make(map[int32]message.QueueOffset, last-first)
+	for id := first; id < last; id++ {
+		at, err := s.resetTarget(cfg.Name, id, h.Timestamp)
+		if err != nil {
+			return nil, err
+		}
+		if from, known := s.offsets.Query(h.Group, cfg.Name, id); known && at > from && !h.IsForce {
+			return nil, &notForcedError{id, from, at}
+		}
+		targets[id] = at
+	}
+	return targets, nil
+}
+
+// resetTarget is the queue's end for a negative time, else the first message that is not older.
+func (s *resetRequests) resetTarget(topic string, id int32, millis int64) (message.QueueOffset, error) {
+	if millis < 0 {
+		_, high, _ := s.store.Bounds(topic, id)
+		return high, nil
+	}
+	return s.byTime(topic, id, millis, false)
+}
+
+func (s *resetRequests) clone(
+	_ context.Context, _ *remoting.Call, h *protocol.CloneGroupOffsetRequestHeader,
+) (remoting.Response, error) {
+	topics := []string{cloned(h.Topic)}
+	if h.Topic == "" {
+		topics = s.offsets.TopicsOf(h.SrcGroup)
+	}
+	for _, topic := range topics {
+		if _, ok := s.topics.Lookup(topic); !ok {
+			continue
+		}
+		s.offsets.Clone(cloned(h.SrcGroup), cloned(h.DestGroup), topic)
+	}
+	return remoting.Response{}, nil
+}
+
+func (s *resetRequests) correction(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryCorrectionOffsetHeader,
+) (remoting.Response, error) {
+	var excluded []string
+	if h.FilterGroups != "" {
+		excluded = strings.Split(h.FilterGroups, ",")
+	}
+	minimum := func(id int32) message.QueueOffset {
+		low, _, _ := s.store.Bounds(h.Topic, id)
+		return low
+	}
+	body := &protocol.QueryCorrectionOffsetBody{CorrectionOffsets: map[int32]int64{}}
+	compare := s.offsets.Offsets(h.CompareGroup, h.Topic)
+	for id, at := range s.offsets.MinOffsets(h.Topic, excluded, minimum) {
+		if compare == nil || compare[id] > at {
+			body.CorrectionOffsets[id] = int64(at)
+		} else {
+			body.CorrectionOffsets[id] = 1<<63 - 1
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/filter"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// queryRequests finds messages: QUERY_MESSAGE 12, VIEW_MESSAGE_BY_ID 33, QUERY_CONSUME_QUEUE 321.
+// Source: QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue.
+type queryRequests struct {
+	store   *store.Store
+	topics  *broker.Topics
+	clients *broker.Clients
+	options *live
+}
+
+const (
+	indexTypeUnique    = "U"
+	uniqueKeyQueryMax  = 32      // what a look-up by unique key is raised to
+	maxQueryBytes      = 8 << 20 // of one answer
+	maxQueueEntries    = 1024    // of one QUERY_CONSUME_QUEUE
+	queueEntriesAtOnce = 32
+)
+
+func (s *queryRequests) byKey(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryMessageRequestHeader,
+) (remoting.Response, error) {
+	unique := h.UniqueKeyQuery.Or(false) || h.IndexType == indexTypeUnique
+	limit := int(h.MaxNum)
+	if unique {
+		limit = max(limit, uniqueKeyQueryMax)
+	}
+	limit = min(limit, max(int(s.options.load().Message.QueryMaxNum), uniqueKeyQueryMax))
+	end := h.EndTimestamp
+	if unique && end == 0 {
+		end = 1<<63 - 1
+	}
+	records, err := s.store.ByKey(h.Topic, h.Key, unique, limit, h.BeginTimestamp, end)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	answer := remoting.Response{
+		Header: &protocol.QueryMessageResponseHeader{IndexLastUpdatePhyoffset: int64(s.store.End())},
+	}
+	size := 0
+	for _, rec := range records {
+		if size += len(rec); size > maxQueryBytes && len(answer.Bodies) > 0 {
+			break
+		}
+		answer.Bodies = append(answer.Bodies, rec)
+	}
+	if len(answer.Bodies) == 0 {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.QueryNotFound, Remark: "can not find message, maybe time range not correct",
+		}
+	}
+	return answer, nil
+}
+
+func (s *queryRequests) byOffset(
+	_ context.Context, _ *remoting.Call, h *protocol.ViewMessageRequestHeader,
+) (remoting.Response, error) {
+	rec, err := s.store.Record(message.LogOffset(h.Offset))
+	if errors.Is(err, store.ErrNotFound) {
+		return remoting.Response{}, &protocol.Error{
+			Code: protocol.SystemError, Remark: fmt.Sprintf("can not find message by the offset, %d", h.Offset),
+		}
+	}
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	return remoting.Response{Body: rec}, nil
+}
+
+// consumeQueue shows the entries of a queue and which of them a group's subscription lets through.
+func (s *queryRequests) consumeQueue(
+	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumeQueueRequestHeader,
+) (remoting.Response, error) {
+	low, high, ok := s.store.Bounds(h.Topic, h.QueueID)
+	if !ok {
+		if _, exists := s.topics.Lookup(h.Topic); !exists {
+			return remoting.Response{}, topicNotExist(h.Topic)
+		}
+	}
+	body := &protocol.QueryConsumeQueueResponseBody{MinQueueIndex: int64(low), MaxQueueIndex: int64(high)}
+	match, err := s.subscription(body, h)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	last := min(h.Index+int64(min(max(h.Count, 0), maxQueueEntries)), int64(high))
+	for at := max(h.Index, int64(low)); at < last; at++ {
+		body.QueueData = append(body.QueueData, s.entry(h.Topic, h.QueueID, message.QueueOffset(at), match))
+	}
+	if len(body.QueueData) == 0 {
+		return remoting.Response{}, &protocol.Error{Code: protocol.SystemError, Remark: fmt.Sprintf(
+			"Index %d of %s/%d has no messages: the queue holds [%d, %d)", h.Index, h.Topic, h.QueueID, low, high)}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// subscription puts the group's subscription into the answer, if one is asked for, and compiles it.
+func (s *queryRequests) subscription(
+	body *protocol.QueryConsumeQueueResponseBody, h *protocol.QueryConsumeQueueRequestHeader,
+) (*filter.Subscription, error) {
+	if h.ConsumerGroup == "" {
+		return nil, nil //nolint:nilnil // no subscription is no fault
+	}
+	sub, ok := s.clients.Subscription(h.ConsumerGroup, h.Topic)
+	if !ok {
+		body.FilterData = fmt.Sprintf("%s@%s is not online!", h.ConsumerGroup, h.Topic)
+		return nil, nil //nolint:nilnil // as above
+	}
+	said := subscriptionBody(sub)
+	body.SubscriptionData = &said
+	return filter.ParseSubscription(sub.Topic, sub.SubString, sub.ExpressionType)
+}
+
+func (s *queryRequests) entry(
+	topic string, queueID int32, at message.QueueOffset, match *filter.Subscription,
+) protocol.ConsumeQueueData {
+	rec, err := s.store.At(topic, queueID, at)
+	if err != nil {
+		return protocol.ConsumeQueueData{Msg: err.Error()}
+	}
+	tag, _ := message.Property(rec.Properties(), message.PropertyTags)
+	code := message.TagsCode(tag)
+	return protocol.ConsumeQueueData{
+		PhysicOffset: int64(rec.LogOffset()), PhysicSize: int32(rec.Size()), TagsCode: code,
+		Eval: match == nil || match.Match(code, tag),
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/nameserver"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// registrar tells name servers of this broker: the one in this process by a call, others over the wire; at
+// the start, when a topic changes and every interval; and when it ends. Source: BrokerController.java
+// registerBrokerAll, BrokerOuterAPI.java.
+type registrar struct {
+	self     *identity
+	topics   *broker.Topics
+	local    *nameserver.Routes // nil: no name server here
+	remotes  []*remoteNames
+	interval time.Duration
+	changed  chan struct{} // of capacity 1
+	log      *slog.Logger
+}
+
+type remoteNames struct {
+	addr   string
+	client *remoting.Client
+	known  bool // the last registration succeeded
+}
+
+const registerTimeout = 6 * time.Second // Source: BrokerConfig.java registerBrokerTimeoutMills
+
+func newRegistrar(
+	self *identity,
+	topics *broker.Topics,
+	local *nameserver.Routes,
+	addrs []string,
+	interval time.Duration,
+	log *slog.Logger,
+) (*registrar, error) {
+	r := &registrar{
+		self: self, topics: topics, local: local, interval: interval, changed: make(chan struct{}, 1),
+		log: log.With("component", "registrar"),
+	}
+	for _, addr := range addrs {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return nil, fmt.Errorf("namesrvAddr (--namesrv): %w", err)
+		}
+		client, err := remoting.NewClient(remoting.ClientConfig{Addr: addr, Logger: r.log})
+		if err != nil {
+			return nil, err
+		}
+		r.remotes = append(r.remotes, &remoteNames{addr: addr, client: client})
+	}
+	topics.OnChange(r.topicsChanged)
+	return r, nil
+}
+
+// topicsChanged tells the name server of this process at once, since a client that creates a topic asks for its route
+// next, and has the others told soon. It costs what changed, unless a topic was deleted.
+func (r *registrar) topicsChanged(names []string) {
+	changed := make([]*broker.TopicConfig, 0, len(names))
+	for _, name := range names {
+		if cfg, ok := r.topics.Lookup(name); ok {
+			changed = append(changed, cfg)
+		}
+	}
+	if len(changed) == len(names) {
+		r.registerLocal(changed, false)
+	} else {
+		r.registerLocal(r.topics.All(), true)
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run registers until ctx is done.
+func (r *registrar) run(ctx context.Context) error {
+	t := time.NewTicker(r.interval)
+	defer t.Stop()
+	for {
+		r.registerRemotes(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			r.registerLocal(r.topics.All(), true)
+		case <-r.changed:
+		}
+	}
+}
+
+func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
+	if r.local == nil {
+		return
+	}
+	acting := false
+	reg := &nameserver.Registration{
+		Cluster: r.self.cluster, BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, EnableActingMaster: &acting,
+		Complete: complete,
+	}
+	v := r.topics.Version()
+	reg.Version = nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.Timestamp}
+	for _, t := range topics {
+		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
+			Name:           t.Name,
+			ReadQueueNums:  t.ReadQueueNums,
+			WriteQueueNums: t.WriteQueueNums,
+			Perm:           t.Perm,
+			SysFlag:        t.SysFlag,
+		})
+	}
+	if _, err := r.local.Register(reg, time.Now()); err != nil {
+		r.log.Error("the name server of this process refused the broker", "error", err)
+	}
+}
+
+func (r *registrar) registerRemotes(ctx context.Context) {
+	if len(r.remotes) == 0 {
+		return
+	}
+	body, err := r.body()
+	if err != nil {
+		r.log.Error("could not encode the registration", "error", err)
+		return
+	}
+	header := &protocol.RegisterBrokerRequestHeader{
+		BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, ClusterName: r.self.cluster, Compressed: true,
+		BodyCRC32: protocol.Some(protocol.BodyCRC32(body)),
+	}
+	var all errgroup.Group
+	for _, remote := range r.remotes {
+		all.Go(func() error {
+			r.report(remote, invoke(ctx, remote, protocol.RegisterBroker, header, body))
+			return nil
+		})
+	}
+	_ = all.Wait() // every goroutine has reported its own error
+}
+
+func (r *registrar) body() ([]byte, error) {
+	said := &protocol.RegisterBrokerBody{}
+	wrapper := &said.TopicConfigSerializeWrapper
+	wrapper.DataVersion = versionBody(r.topics.Version())
+	wrapper.TopicConfigTable = map[string]protocol.TopicConfig{}
+	for _, t := range r.topics.All() {
+		wrapper.TopicConfigTable[t.Name] = topicBody(t)
+	}
+	return said.EncodeCompressed()
+}
+
+func invoke(
+	ctx context.Context, remote *remoteNames, code protocol.Code, h protocol.Header, body []byte,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	defer cancel()
+	answer, err := remote.client.Invoke(ctx, code, h, body)
+	if err == nil && answer.Code != 0 {
+		err = fmt.Errorf("answer code %d: %s", answer.Code, answer.Remark)
+	}
+	return err
+}
+
+// report logs the changes: the first success and the first failure after it.
+func (r *registrar) report(remote *remoteNames, err error) {
+	switch {
+	case err == nil && !remote.known:
+		r.log.Info("registered with name server", "remote_addr", remote.addr)
+	case err != nil && !errors.Is(err, context.Canceled):
+		r.log.Warn(
+			"could not register with name server: clients that ask it do not find this broker",
+			"remote_addr",
+			remote.addr,
+			"error",
+			err,
+		)
+	}
+	remote.known = err == nil
+}
+
+// leave unregisters from all name servers, so that clients turn to others before this broker stops.
+func (r *registrar) leave(ctx context.Context) {
+	header := &protocol.UnRegisterBrokerRequestHeader{
+		BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, ClusterName: r.self.cluster,
+	}
+	var all errgroup.Group
+	for _, remote := range r.remotes {
+		all.Go(func() error {
+			if remote.known {
+				if err := invoke(ctx, remote, protocol.UnregisterBroker, header, nil); err != nil {
+					r.log.Warn("could not unregister from name server", "remote_addr", remote.addr, "error", err)
+				}
+			}
+			remote.client.Close()
+			return nil
+		})
+	}
+	_ = all.Wait() // every goroutine has reported its own error
+	if r.local != nil {
+		r.local.Unregister(r.self.cluster, r.self.brokerName, r.self.addr)
+	}
+}

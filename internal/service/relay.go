@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// relayRequests passes an administrator's question on to a client's connection and its answer back:
+// GET_CONSUMER_RUNNING_INFO 307, CONSUME_MESSAGE_DIRECTLY 309, INVOKE_BROKER_TO_GET_CONSUMER_STATUS 223.
+// Source: AdminBrokerProcessor.java callConsumer, Broker2Client.java getConsumeStatus. No goroutine waits for
+// the client.
+type relayRequests struct {
+	clients *broker.Clients
+	store   *store.Store
+	self    *identity
+}
+
+// relayTimeout is how long a client may take. Source: AdminBrokerProcessor.java.
+const relayTimeout = 10 * time.Second
+
+func (s *relayRequests) runningInfo(
+	_ context.Context, c *remoting.Call, h *protocol.GetConsumerRunningInfoRequestHeader,
+) {
+	s.relay(c, h.ConsumerGroup, h.ClientID, protocol.GetConsumerRunningInfo, h, nil)
+}
+
+// consumeDirectly has the client consume one message now, in front of an administrator's eyes. The message is
+// looked up by its offset id; a unique key is what mqadmin resolved before.
+func (s *relayRequests) consumeDirectly(
+	_ context.Context, c *remoting.Call, h *protocol.ConsumeMessageDirectlyResultRequestHeader,
+) {
+	_, at, err := message.ParseOffsetMsgID(h.MsgID)
+	if err != nil {
+		c.Fail(
+			&protocol.Error{
+				Code:   protocol.InvalidParameter,
+				Remark: "msgId " + h.MsgID + " is no offset message id: " + err.Error(),
+			},
+		)
+		return
+	}
+	rec, err := s.store.Record(at)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	h.BrokerName = s.self.brokerName
+	s.relay(c, h.ConsumerGroup, h.ClientID, protocol.ConsumeMessageDirectly, h, rec)
+}
+
+func (s *relayRequests) relay(
+	c *remoting.Call, group, clientID string, code protocol.Code, h protocol.Header, body []byte,
+) {
+	member, ok := s.clients.Member(group, clientID)
+	caller, reachable := member.Channel.(remoting.Caller)
+	if !ok || !reachable {
+		c.Fail(notOnline(group, clientID))
+		return
+	}
+	caller.Request(code, h, body, relayTimeout, func(answer *protocol.Command, err error) {
+		if err != nil {
+			c.Fail(relayError(group, clientID, err))
+			return
+		}
+		c.Reply(remoting.Response{
+			Code: protocol.ResponseCode(answer.Code), Remark: answer.Remark, Body: answer.Body,
+		})
+	})
+}
+
+func relayError(group, clientID string, err error) error {
+	if errors.Is(err, remoting.ErrTimeout) {
+		return &protocol.Error{
+			Code:   protocol.ConsumeMsgTimeout,
+			Remark: "consumer <" + group + "> <" + clientID + "> did not answer within " + relayTimeout.String(),
+		}
+	}
+	return &protocol.Error{
+		Code: protocol.SystemError, Remark: "invoke consumer <" + group + "> <" + clientID + ">: " + err.Error(),
+	}
+}
+
+// status asks the clients of a group how far they are in a topic's queues.
+func (s *relayRequests) status(_ context.Context, c *remoting.Call, h *protocol.GetConsumerStatusRequestHeader) {
+	topic, group, wanted := cloned(h.Topic), cloned(h.Group), cloned(h.ClientAddr)
+	var asked []broker.Member
+	for _, m := range s.clients.Members(group) {
+		if wanted == "" || wanted == m.ClientID {
+			asked = append(asked, m)
+		}
+	}
+	if len(asked) == 0 {
+		c.Fail(
+			&protocol.Error{
+				Code:   protocol.SystemError,
+				Remark: "No Any Consumer online in the consumer group: [" + group + "]",
+			},
+		)
+		return
+	}
+	body := &protocol.GetConsumerStatusBody{ConsumerTable: map[string]map[protocol.MessageQueue]int64{}}
+	answers := make(chan clientStatus, len(asked))
+	after := newCountdown(len(asked), func(error) {
+		close(answers)
+		for one := range answers {
+			body.ConsumerTable[one.clientID] = one.offsets
+		}
+		c.Reply(remoting.Response{Body: protocol.EncodeBody(body)})
+	})
+	for _, m := range asked {
+		askStatus(m, topic, group, answers, after)
+	}
+	after.done(nil)
+}
+
+type clientStatus struct {
+	clientID string
+	offsets  map[protocol.MessageQueue]int64
+}
+
+func askStatus(m broker.Member, topic, group string, answers chan<- clientStatus, after *countdown) {
+	caller, ok := m.Channel.(remoting.Caller)
+	if !ok {
+		after.done(nil)
+		return
+	}
+	header := &protocol.GetConsumerStatusRequestHeader{Topic: topic, Group: group}
+	caller.Request(
+		protocol.GetConsumerStatusFromClient,
+		header,
+		nil,
+		relayTimeout,
+		func(answer *protocol.Command, err error) {
+			defer after.done(nil)
+			if err != nil || answer.Code != 0 {
+				return // a client that does not answer is not in the table
+			}
+			said, err := protocol.DecodeBody[protocol.GetConsumerStatusBody](answer.Body)
+			if err == nil {
+				answers <- clientStatus{m.ClientID, said.MessageQueueTable}
+			}
+		},
+	)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	p "github.com/roquetmq/roquet/internal/protocol"
+	r "github.com/roquetmq/roquet/internal/remoting"
+)
+
+// at is one line of the table: a code, the lane that bounds it, its lane on the fast port (nil: refused
+// there, as the original refuses consumers' reads), and what answers it.
+func at(code p.Code, lane, fast *r.Lane, processor r.Processor) r.Route {
+	return r.Route{Code: code, Lane: lane, FastLane: fast, Processor: processor}
+}
+
+// brokerRoutes is every request code that a broker serves. A code that is in no table is answered
+// REQUEST_CODE_NOT_SUPPORTED.
+//
+//lint:long the table of request codes
+func (b *node) brokerRoutes(l, fast *lanes) []r.Route {
+	return []r.Route{
+		// Producers
+		at(p.SendMessage, l.send, fast.send, r.HandleAsync(b.sends.send)),
+		at(p.SendMessageV2, l.send, fast.send, r.HandleAsync(b.sends.send)),
+		at(p.SendBatchMessage, l.send, fast.send, r.HandleAsync(b.sends.sendBatch)),
+
+		// Consumers
+		at(p.PullMessage, l.pull, nil, r.HandleAsync(b.pulls.pull)),
+		at(p.LitePullMessage, l.pull, nil, r.HandleAsync(b.pulls.litePull)),
+		at(p.ConsumerSendMsgBack, l.send, fast.send, r.HandleAsync(b.sends.sendBack)),
+		at(p.QueryConsumerOffset, l.client, fast.client, r.Handle(b.offsets.query)),
+		at(p.UpdateConsumerOffset, l.client, fast.client, r.Handle(b.offsets.update)),
+		at(p.GetConsumerListByGroup, l.client, fast.client, r.Handle(b.clients.consumerList)),
+		at(p.LockBatchMQ, l.client, fast.client, r.HandleBody(b.clients.lock)),
+		at(p.UnlockBatchMQ, l.client, fast.client, r.HandleBody(b.clients.unlock)),
+		at(p.GetMaxOffset, l.client, fast.client, r.Handle(b.offsets.maximum)),
+		at(p.GetMinOffset, l.client, fast.client, r.Handle(b.offsets.minimum)),
+		at(p.SearchOffsetByTimestamp, l.query, fast.query, r.Handle(b.offsets.search)),
+		at(p.GetEarliestMsgStoreTime, l.query, fast.query, r.Handle(b.offsets.earliest)),
+		at(p.QueryMessage, l.query, fast.query, r.Handle(b.queries.byKey)),
+		at(p.ViewMessageByID, l.query, fast.query, r.Handle(b.queries.byOffset)),
+
+		// Both
+		at(p.HeartBeat, l.client, fast.client, b.clients.heartBeat),
+		at(p.UnregisterClient, l.client, fast.client, r.Handle(b.clients.unregister)),
+		at(p.CheckClientConfig, l.client, fast.client, r.HandleBody(b.clients.checkConfig)),
+
+		// Topics
+		at(p.UpdateAndCreateTopic, l.admin, fast.admin, r.HandleAsync(b.topics.update)),
+		at(p.UpdateAndCreateTopicList, l.admin, fast.admin, b.topics.updateList),
+		at(p.DeleteTopicInBroker, l.admin, fast.admin, r.HandleAsync(b.topics.remove)),
+		at(p.GetTopicConfig, l.admin, fast.admin, r.Handle(b.topics.config)),
+		at(p.GetAllTopicConfig, l.admin, fast.admin, r.Handle(b.topics.configs)),
+		at(p.GetTopicStatsInfo, l.admin, fast.admin, r.Handle(b.topics.statistics)),
+		at(p.GetSystemTopicListFromBroker, l.admin, fast.admin, r.HandleBody(b.topics.system)),
+		at(p.CleanUnusedTopic, l.admin, fast.admin, r.HandleBody(b.topics.cleanUnused)),
+		at(p.CleanExpiredConsumeQueue, l.admin, fast.admin, r.HandleBody(b.topics.cleanUnused)),
+
+		// Groups
+		at(p.UpdateAndCreateSubscriptionGroup, l.admin, fast.admin, b.groups.update),
+		at(p.UpdateAndCreateSubscriptionGroupList, l.admin, fast.admin, b.groups.updateList),
+		at(p.DeleteSubscriptionGroup, l.admin, fast.admin, r.HandleAsync(b.groups.remove)),
+		at(p.GetAllSubscriptionGroupConfig, l.admin, fast.admin, r.Handle(b.groups.configs)),
+		at(p.GetSubscriptionGroupConfig, l.admin, fast.admin, r.Handle(b.groups.config)),
+		at(p.UpdateAndGetGroupForbidden, l.admin, fast.admin, r.HandleAsync(b.groups.forbidden)),
+		at(p.GetAllConsumerOffset, l.admin, fast.admin, r.HandleBody(b.offsets.all)),
+		at(p.InvokeBrokerToResetOffset, l.admin, fast.admin, r.HandleAsync(b.resets.reset)),
+		at(p.CloneGroupOffset, l.admin, fast.admin, r.Handle(b.resets.clone)),
+		at(p.QueryCorrectionOffset, l.admin, fast.admin, r.Handle(b.resets.correction)),
+
+		// Who is connected, how far is everybody
+		at(p.GetConsumerConnectionList, l.admin, fast.admin, r.Handle(b.observe.consumerConnections)),
+		at(p.GetProducerConnectionList, l.admin, fast.admin, r.Handle(b.observe.producerConnections)),
+		at(p.GetAllProducerInfo, l.admin, fast.admin, r.HandleBody(b.observe.producers)),
+		at(p.GetConsumeStats, l.admin, fast.admin, r.Handle(b.observe.consumeStats)),
+		at(p.GetBrokerConsumeStats, l.admin, fast.admin, r.Handle(b.observe.allConsumeStats)),
+		at(p.QueryTopicConsumeByWho, l.admin, fast.admin, r.Handle(b.observe.groupsOfTopic)),
+		at(p.QueryTopicsByConsumer, l.admin, fast.admin, r.Handle(b.observe.topicsOfGroup)),
+		at(p.QuerySubscriptionByConsumer, l.admin, fast.admin, r.Handle(b.observe.subscription)),
+		at(p.QueryConsumeTimeSpan, l.admin, fast.admin, r.Handle(b.observe.timeSpan)),
+		at(p.ViewBrokerStatsData, l.admin, fast.admin, r.Handle(b.observe.statistics)),
+		at(p.QueryConsumeQueue, l.query, fast.query, r.Handle(b.queries.consumeQueue)),
+		at(p.GetConsumerRunningInfo, l.admin, fast.admin, r.HandleAsync(b.relays.runningInfo)),
+		at(p.ConsumeMessageDirectly, l.admin, fast.admin, r.HandleAsync(b.relays.consumeDirectly)),
+		at(p.InvokeBrokerToGetConsumerStatus, l.admin, fast.admin, r.HandleAsync(b.relays.status)),
+
+		// The process
+		at(p.GetBrokerRuntimeInfo, l.admin, fast.admin, r.HandleBody(b.self.runtimeInfo)),
+		at(p.GetBrokerHAStatus, l.admin, fast.admin, r.HandleBody(b.self.haStatus)),
+		at(p.GetBrokerConfig, l.admin, fast.admin, r.HandleBody(b.self.settings.show)),
+		at(p.UpdateBrokerConfig, l.admin, fast.admin, r.HandleBody(b.self.settings.update)),
+	}
+}
+
+// namesRoutes is every request code that a name server serves.
+//
+//lint:long the table of request codes
+func (n *names) namesRoutes(l, fast *lanes) []r.Route {
+	return []r.Route{
+		at(p.GetRouteInfoByTopic, l.names, fast.names, r.Handle(n.lookups.route)),
+		at(p.GetBrokerClusterInfo, l.names, fast.names, r.HandleBody(n.lookups.clusterInfo)),
+		at(p.GetAllTopicListFromNameserver, l.names, fast.names, r.HandleBody(n.lookups.topics)),
+		at(p.GetTopicsByCluster, l.names, fast.names, r.Handle(n.lookups.topicsByCluster)),
+		at(p.GetSystemTopicListFromNS, l.names, fast.names, r.HandleBody(n.lookups.systemTopics)),
+		at(p.GetUnitTopicList, l.names, fast.names, r.HandleBody(n.lookups.unitTopics)),
+		at(p.GetHasUnitSubTopicList, l.names, fast.names, r.HandleBody(n.lookups.unitSubTopics)),
+		at(p.GetHasUnitSubUnunitTopicList, l.names, fast.names, r.HandleBody(n.lookups.unitSubOnlyTopics)),
+		at(p.GetBrokerMemberGroup, l.names, fast.names, r.Handle(n.lookups.members)),
+
+		at(p.RegisterBroker, l.names, fast.names, r.Handle(n.changes.register)),
+		at(p.UnregisterBroker, l.names, fast.names, r.Handle(n.changes.unregister)),
+		at(p.QueryDataVersion, l.names, fast.names, r.Handle(n.changes.dataVersion)),
+		at(p.BrokerHeartbeat, l.names, fast.names, r.Handle(n.changes.heartbeat)),
+		at(p.WipeWritePermOfBroker, l.names, fast.names, r.Handle(n.changes.wipeWritePerm)),
+		at(p.AddWritePermOfBroker, l.names, fast.names, r.Handle(n.changes.addWritePerm)),
+		at(p.DeleteTopicInNamesrv, l.names, fast.names, r.Handle(n.changes.deleteTopic)),
+		at(p.RegisterTopicInNamesrv, l.names, fast.names, r.Handle(n.changes.registerTopic)),
+		at(p.PutKVConfig, l.names, fast.names, r.Handle(n.changes.putKV)),
+		at(p.GetKVConfig, l.names, fast.names, r.Handle(n.changes.getKV)),
+		at(p.DeleteKVConfig, l.names, fast.names, r.Handle(n.changes.deleteKV)),
+		at(p.GetKVListByNamespace, l.names, fast.names, r.Handle(n.changes.listKV)),
+		at(p.GetNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.showNames)),
+	}
+}

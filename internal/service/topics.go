@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
+)
+
+// topicRequests answers what administrators ask of topics: UPDATE_AND_CREATE_TOPIC 17,
+// UPDATE_AND_CREATE_TOPIC_LIST 18, DELETE_TOPIC_IN_BROKER 215, GET_TOPIC_CONFIG 351, GET_ALL_TOPIC_CONFIG 21,
+// GET_TOPIC_STATS_INFO 202, GET_SYSTEM_TOPIC_LIST_FROM_BROKER 305, CLEAN_UNUSED_TOPIC 316. Changes are
+// answered when they are durable.
+// Source: AdminBrokerProcessor.java.
+type topicRequests struct {
+	topics *broker.Topics
+	store  *store.Store
+	stats  *broker.Stats
+	self   *identity
+}
+
+func (s *topicRequests) update(_ context.Context, c *remoting.Call, h *protocol.CreateTopicRequestHeader) {
+	attributes, err := broker.ParseAttributes(h.Attributes)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	s.topics.Put(broker.TopicConfig{
+		Name: h.Topic, ReadQueueNums: h.ReadQueueNums, WriteQueueNums: h.WriteQueueNums, Perm: h.Perm,
+		FilterType: h.TopicFilterType, SysFlag: h.TopicSysFlag.Or(0), Order: h.Order, Attributes: attributes,
+	}, replyTo(c))
+}
+
+func (s *topicRequests) updateList(_ context.Context, c *remoting.Call) {
+	body, err := protocol.DecodeBody[protocol.CreateTopicListRequestBody](c.Body)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	if len(body.TopicConfigList) == 0 {
+		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "topicConfigList is empty"})
+		return
+	}
+	configs := make([]broker.TopicConfig, len(body.TopicConfigList))
+	for i := range body.TopicConfigList {
+		t := &body.TopicConfigList[i]
+		configs[i] = broker.TopicConfig{
+			Name: t.TopicName, ReadQueueNums: t.ReadQueueNums, WriteQueueNums: t.WriteQueueNums, Perm: t.Perm,
+			FilterType: t.TopicFilterType, SysFlag: t.TopicSysFlag, Order: t.Order, Attributes: t.Attributes,
+		}
+	}
+	s.topics.PutAll(configs, replyTo(c))
+}
+
+func (s *topicRequests) remove(_ context.Context, c *remoting.Call, h *protocol.DeleteTopicRequestHeader) {
+	s.topics.Delete(h.Topic, replyTo(c))
+}
+
+func (s *topicRequests) config(
+	_ context.Context, _ *remoting.Call, h *protocol.GetTopicConfigRequestHeader,
+) (remoting.Response, error) {
+	cfg, ok := s.topics.Lookup(h.Topic)
+	if !ok {
+		return remoting.Response{}, topicNotExist(h.Topic)
+	}
+	body := &protocol.TopicConfigAndQueueMapping{TopicConfig: topicBody(cfg)}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// configs answers GET_ALL_TOPIC_CONFIG: everything, or maxTopicNum topics from topicSeq on for a caller that
+// pages.
+func (s *topicRequests) configs(
+	_ context.Context, _ *remoting.Call, h *protocol.GetAllTopicConfigRequestHeader,
+) (remoting.Response, error) {
+	all := s.topics.All()
+	total := int32(len(all))
+	if h.MaxTopicNum.Present {
+		all = page(all, h.TopicSeq, h.MaxTopicNum.Value)
+	}
+	body := &protocol.TopicConfigAndMappingSerializeWrapper{
+		DataVersion: versionBody(
+			s.topics.Version(),
+		),
+		TopicConfigTable: make(map[string]protocol.TopicConfig, len(all)),
+	}
+	for _, cfg := range all {
+		body.TopicConfigTable[cfg.Name] = topicBody(cfg)
+	}
+	return remoting.Response{
+		Header: &protocol.GetAllTopicConfigResponseHeader{TotalTopicNum: protocol.Some(total)},
+		Body:   protocol.EncodeBody(body),
+	}, nil
+}
+
+// page is the part [from, from+count) of a list, as far as it exists.
+func page[T any](all []T, from, count int32) []T {
+	first := min(max(int(from), 0), len(all))
+	return all[first:min(first+max(int(count), 0), len(all))]
+}
+
+func (s *topicRequests) statistics(
+	_ context.Context, _ *remoting.Call, h *protocol.GetTopicStatsInfoRequestHeader,
+) (remoting.Response, error) {
+	cfg, ok := s.topics.Lookup(h.Topic)
+	if !ok {
+		return remoting.Response{}, topicNotExist(h.Topic)
+	}
+	queues := max(cfg.ReadQueueNums, cfg.WriteQueueNums)
+	body := &protocol.TopicStatsTable{OffsetTable: make(map[protocol.MessageQueue]protocol.TopicOffset, queues)}
+	for id := range queues {
+		body.OffsetTable[s.self.queue(cfg.Name, id)] = s.queueRange(cfg.Name, id)
+	}
+	body.TopicPutTPS = s.stats.TopicPutTPS(cfg.Name)
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func (s *topicRequests) queueRange(topic string, id int32) protocol.TopicOffset {
+	low, high, _ := s.store.Bounds(topic, id)
+	offset := protocol.TopicOffset{MinOffset: int64(low), MaxOffset: int64(high)}
+	if high > low {
+		offset.LastUpdateTimestampMillis = storeTime(s.store, topic, id, high-1)
+	}
+	return offset
+}
+
+func (s *topicRequests) system(context.Context, *remoting.Call) (remoting.Response, error) {
+	body := &protocol.TopicList{TopicList: []string{}}
+	for _, cfg := range s.topics.All() {
+		if s.topics.IsSystem(cfg.Name) {
+			body.TopicList = append(body.TopicList, cfg.Name)
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+// cleanUnused has nothing to do: deleting a topic drops its queues in the same record of the log.
+func (s *topicRequests) cleanUnused(context.Context, *remoting.Call) (remoting.Response, error) {
+	return remoting.Response{}, nil
+}
+
+func topicBody(cfg *broker.TopicConfig) protocol.TopicConfig {
+	return protocol.TopicConfig{
+		Attributes:      cfg.Attributes,
+		Order:           cfg.Order,
+		Perm:            cfg.Perm,
+		ReadQueueNums:   cfg.ReadQueueNums,
+		TopicFilterType: cfg.FilterType,
+		TopicName:       cfg.Name,
+		TopicSysFlag:    cfg.SysFlag,
+		WriteQueueNums:  cfg.WriteQueueNums,
+	}
+}
+
+func versionBody(v broker.DataVersion) protocol.DataVersion {
+	return protocol.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, TimestampMillis: v.Timestamp}
+}
+
+// replyTo answers a call whose work ends later, with success or with the error. Many such answers are written
+// at once.
+func replyTo(c *remoting.Call) func(error) {
+	return func(err error) {
+		if err != nil {
+			c.FailLater(err)
+			return
+		}
+		c.ReplyLater(remoting.Response{})
+	}
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/roquetmq/roquet/internal/commitlog"
+	"github.com/roquetmq/roquet/internal/index"
+)
+
+// Folders inside Config.Dir.
+const (
+	logFolder   = "commitlog"
+	indexFolder = "index"
+)
+
+// Config says where and how a Store keeps its data. The zero value of every field but Dir has a working
+// default.
+type Config struct {
+	// Dir is the store's folder; it is created when missing. The log lives in its folder commitlog, the
+	// index in index.
+	Dir string
+	// StoreHost is written into every message: the broker's advertised address, which clients dial for a
+	// message by id.
+	StoreHost netip.AddrPort
+	// Log configures the commit log. Its Dir is set by Open; its Logger and FS are the Config's when nil.
+	Log commitlog.Config
+	// Index configures the index. Its Logger is the Config's when nil.
+	Index index.Config
+	// Retention says what is dropped when.
+	Retention Retention
+	// Logger gets what an operator wants to know. Default: nothing is reported.
+	Logger *slog.Logger
+	// FS is the file system of log and index, but for tidwall/wal's own files. Default vfs.Default.
+	FS vfs.FS
+	// Now is the clock of store timestamps and of retention. Default time.Now.
+	Now func() time.Time
+}
+
+// Retention bounds what the log keeps. Whole segments go, oldest first, as soon as one of the bounds asks
+// for it.
+type Retention struct {
+	// FileReservedTime is how long messages are kept; they go at most one segment later. Default 72 h.
+	FileReservedTime time.Duration
+	// MaxBytes bounds the size of the log. 0, the default, is no bound.
+	MaxBytes int64
+	// CleanForciblyPercent is the used share of the disk, 1 to 100, above which the oldest segment goes
+	// whatever its age. Default 85 (RocketMQ's diskSpaceCleanForciblyRatio).
+	CleanForciblyPercent int
+	// Interval is the time between two looks. Default 10 s.
+	Interval time.Duration
+}
+
+func (c *Config) setDefaults() {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log.Logger == nil {
+		c.Log.Logger = c.Logger
+	}
+	if c.Log.FS == nil {
+		c.Log.FS = c.FS
+	}
+	if c.Index.Logger == nil {
+		c.Index.Logger = c.Logger
+	}
+	c.Log.Dir = filepath.Join(c.Dir, logFolder)
+	r := &c.Retention
+	if r.FileReservedTime == 0 {
+		r.FileReservedTime = 72 * time.Hour
+	}
+	if r.CleanForciblyPercent == 0 {
+		r.CleanForciblyPercent = 85
+	}
+	if r.Interval == 0 {
+		r.Interval = 10 * time.Second
+	}
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("store: Dir is empty"))
+	}
+	r := &c.Retention
+	if r.FileReservedTime < 0 {
+		errs = append(errs, fmt.Errorf("store: FileReservedTime %v is negative", r.FileReservedTime))
+	}
+	if r.MaxBytes < 0 {
+		errs = append(errs, fmt.Errorf("store: Retention.MaxBytes %d is negative", r.MaxBytes))
+	}
+	if r.CleanForciblyPercent < 1 || r.CleanForciblyPercent > 100 {
+		errs = append(errs, fmt.Errorf("store: CleanForciblyPercent %d is outside 1 to 100",
+			r.CleanForciblyPercent))
+	}
+	if r.Interval < 0 {
+		errs = append(errs, fmt.Errorf("store: Retention.Interval %v is negative", r.Interval))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) indexDir() string { return filepath.Join(c.Dir, indexFolder) }

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+const (
+	traceparentField = "traceparent" // W3C Trace Context, as ext field and as message property
+	unknownMethod    = "_OTHER"      // semantic conventions: keeps the names of spans few
+	systemRemoting   = "rocketmq_remoting"
+	systemGRPC       = "grpc"
+)
+
+var (
+	_ remoting.Hook        = (*SpanHook)(nil)
+	_ remoting.SuspendHook = (*SpanHook)(nil)
+)
+
+// SpanHook makes one span of each sampled call, from its arrival to its answer. A call that is held until a
+// message arrives is one span with an event "suspended". Safe for concurrent use.
+type SpanHook struct {
+	tracer     trace.Tracer
+	sampler    sdk.Sampler
+	propagator propagation.TextMapPropagator
+}
+
+func newSpanHook(
+	tracer trace.Tracer, sampler sdk.Sampler, propagator propagation.TextMapPropagator,
+) *SpanHook {
+	return &SpanHook{tracer: tracer, sampler: sampler, propagator: propagator}
+}
+
+type spanKey struct{}
+
+// spanOf returns the call's own span, nil when the call is not sampled. A span that a door has put into the
+// context before is that door's to end.
+func spanOf(ctx context.Context) trace.Span {
+	span, _ := ctx.Value(spanKey{}).(trace.Span) // a nil span when there is none
+	return span
+}
+
+// Before starts the call's span if the sampler wants it.
+func (h *SpanHook) Before(ctx context.Context, c *remoting.Call) context.Context {
+	parent := ctx
+	if c.Ext != nil {
+		if _, ok := c.Ext.Get(traceparentField); ok {
+			parent = h.propagator.Extract(ctx, extCarrier{c.Ext})
+		}
+	}
+	id := trace.SpanContextFromContext(parent).TraceID()
+	root := !id.IsValid()
+	if root {
+		id = newTraceID()
+	}
+	kind := trace.SpanKindServer
+	if c.Protocol == remoting.ProtocolREST { // the HTTP door's span is the server span
+		kind = trace.SpanKindInternal
+	}
+	params := sdk.SamplingParameters{ParentContext: parent, TraceID: id, Name: methodOf(c), Kind: kind}
+	if h.sampler.ShouldSample(params).Decision == sdk.Drop {
+		return ctx
+	}
+	if root {
+		parent = context.WithValue(parent, chosenKey{}, id)
+	}
+	named, span := h.tracer.Start(parent, methodOf(c), trace.WithSpanKind(kind),
+		trace.WithTimestamp(c.Received), trace.WithAttributes(requestAttributes(c)...),
+		trace.WithLinks(sendLinks(c)...))
+	return context.WithValue(named, spanKey{}, span)
+}
+
+// Suspended notes that the call is held.
+func (h *SpanHook) Suspended(ctx context.Context, _ *remoting.Call) {
+	if span := spanOf(ctx); span != nil {
+		span.AddEvent("suspended")
+	}
+}
+
+// After ends the span with the outcome. Status is an error only for what is this server's fault.
+func (h *SpanHook) After(ctx context.Context, c *remoting.Call, r *remoting.Response, err error) {
+	span := spanOf(ctx)
+	if span == nil {
+		return
+	}
+	defer span.End()
+	if r == nil {
+		span.SetAttributes(semconv.ErrorTypeKey.String(causeOf(err)))
+		return
+	}
+	span.SetAttributes(responseAttributes(r)...)
+	span.SetAttributes(semconv.RPCResponseStatusCode(r.Code.String()))
+	if failed(r.Code) {
+		span.SetAttributes(semconv.ErrorTypeKey.String(r.Code.String()))
+	}
+	if serverFault(r.Code) {
+		span.SetStatus(codes.Error, r.Remark)
+	}
+	for _, link := range receiveLinks(c, r) {
+		span.AddLink(link)
+	}
+}
+
+// causeOf names why a call has no answer.
+func causeOf(err error) string {
+	switch {
+	case errors.Is(err, remoting.ErrConnClosed):
+		return "connection_closed"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	default:
+		return "cancelled"
+	}
+}
+
+// methodOf returns the span's name: the door's own name of the call, or Apache's name of its code. It does
+// not allocate for the codes that are used all the time.
+func methodOf(c *remoting.Call) string {
+	if c.Method != "" {
+		return c.Method
+	}
+	switch c.Code {
+	case protocol.SendMessage:
+		return "RocketMQ/SEND_MESSAGE"
+	case protocol.SendMessageV2:
+		return "RocketMQ/SEND_MESSAGE_V2"
+	case protocol.SendBatchMessage:
+		return "RocketMQ/SEND_BATCH_MESSAGE"
+	case protocol.PullMessage:
+		return "RocketMQ/PULL_MESSAGE"
+	case protocol.LitePullMessage:
+		return "RocketMQ/LITE_PULL_MESSAGE"
+	case protocol.UpdateConsumerOffset:
+		return "RocketMQ/UPDATE_CONSUMER_OFFSET"
+	case protocol.QueryConsumerOffset:
+		return "RocketMQ/QUERY_CONSUMER_OFFSET"
+	case protocol.HeartBeat:
+		return "RocketMQ/HEART_BEAT"
+	case protocol.PopMessage:
+		return "RocketMQ/POP_MESSAGE"
+	case protocol.AckMessage:
+		return "RocketMQ/ACK_MESSAGE"
+	case protocol.BatchAckMessage:
+		return "RocketMQ/BATCH_ACK_MESSAGE"
+	case protocol.EndTransaction:
+		return "RocketMQ/END_TRANSACTION"
+	}
+	if !c.Code.Known() {
+		return unknownMethod
+	}
+	return "RocketMQ/" + c.Code.String()
+}
+
+// failed reports whether a code is a failure at all: finding nothing is none.
+func failed(code protocol.ResponseCode) bool {
+	switch code {
+	case protocol.Success, protocol.PullNotFound, protocol.PullRetryImmediately, protocol.PullOffsetMoved,
+		protocol.QueryNotFound, protocol.NoMessage, protocol.PollingTimeout, protocol.GoAway:
+		return false
+	default:
+		return true
+	}
+}
+
+// serverFault reports whether a code says that the server, not the request, is at fault. It follows the
+// conventions' list for gRPC: unknown, deadline, unimplemented, internal, unavailable, data loss.
+func serverFault(code protocol.ResponseCode) bool {
+	switch code {
+	case protocol.SystemError, protocol.SystemBusy, protocol.RequestCodeNotSupported,
+		protocol.FlushDiskTimeout, protocol.FlushSlaveTimeout, protocol.SlaveNotAvailable, protocol.ServiceNotAvailable:
+		return true
+	default:
+		return false
+	}
+}
+
+// extCarrier lets a propagator read ext fields.
+type extCarrier struct{ ext *protocol.Ext }
+
+var _ propagation.TextMapCarrier = extCarrier{}
+
+// Get returns a field's value. It is cloned: the fields are gone when the processor returns, baggage lives
+// longer.
+func (e extCarrier) Get(key string) string { return strings.Clone(e.ext.Value(key)) }
+
+// Set does nothing: the fields are what the client sent.
+func (extCarrier) Set(string, string) {}
+
+// Keys returns the fields' names.
+func (e extCarrier) Keys() []string {
+	keys := make([]string, 0, e.ext.Len())
+	for key := range e.ext.All() {
+		keys = append(keys, strings.Clone(key))
+	}
+	return keys
+}
+
+// network is the attributes that name the client.
+func network(attrs []attribute.KeyValue, peer remoting.Peer) []attribute.KeyValue {
+	addr := peer.RemoteAddr()
+	if !addr.IsValid() {
+		return attrs
+	}
+	return append(attrs, semconv.NetworkPeerAddress(addr.Addr().String()),
+		semconv.NetworkPeerPort(int(addr.Port())))
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// maxLinks bounds the links of one span: the SDK's own default limit.
+const maxLinks = 128
+
+// errEnough ends a walk over a batch.
+var errEnough = errors.New("enough links")
+
+// linkOf returns a link to the context that a message was created in, if it carries one: the property
+// traceparent of the OpenTelemetry agents, else TRACE_CONTEXT of the 5.x clients where that is W3C.
+func linkOf(props string) (trace.Link, bool) {
+	parent, ok := message.Property(props, traceparentField)
+	if !ok {
+		if parent, ok = message.Property(props, message.PropertyTraceContext); !ok {
+			return trace.Link{}, false
+		}
+	}
+	state, _ := message.Property(props, "tracestate")
+	carrier := propagation.MapCarrier{traceparentField: parent, "tracestate": state}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier)
+	sc := trace.SpanContextFromContext(ctx)
+	return trace.Link{SpanContext: sc}, sc.IsValid()
+}
+
+// sendLinks returns the links of the messages that a call sends: one each, those of a batch from their own
+// properties.
+func sendLinks(c *remoting.Call) []trace.Link {
+	if !isSend(c.Code) {
+		return nil
+	}
+	var links []trace.Link
+	if !isBatch(c) {
+		if link, ok := linkOf(subjectOf(c).props); ok {
+			links = append(links, link)
+		}
+		return links
+	}
+	// A batch that cannot be read is refused by whoever stores it; here it just has fewer links.
+	_ = message.DecodeBatch(c.Body, func(_ int32, _ []byte, props string) error {
+		if link, ok := linkOf(props); ok {
+			links = append(links, link)
+		}
+		if len(links) == maxLinks {
+			return errEnough
+		}
+		return nil
+	})
+	return links
+}
+
+// batchCount returns how many messages a batch has, 0 when the call sends none or one.
+func batchCount(c *remoting.Call) int {
+	if !isBatch(c) {
+		return 0
+	}
+	count := 0
+	_ = message.DecodeBatch(c.Body, func(int32, []byte, string) error { // see sendLinks
+		count++
+		return nil
+	})
+	return count
+}
+
+// receiveLinks returns the links of the messages that an answer delivers.
+func receiveLinks(c *remoting.Call, r *remoting.Response) []trace.Link {
+	switch c.Code {
+	case protocol.PullMessage, protocol.LitePullMessage, protocol.PopMessage, protocol.PeekMessage:
+	default:
+		return nil
+	}
+	links := recordLinks(nil, r.Body)
+	for _, part := range r.Bodies {
+		links = recordLinks(links, part)
+	}
+	return links
+}
+
+// recordLinks appends the links of the stored records that b is made of.
+func recordLinks(links []trace.Link, b []byte) []trace.Link {
+	for len(b) >= 4 && len(links) < maxLinks {
+		size := binary.BigEndian.Uint32(b)
+		if size < 4 || uint64(size) > uint64(len(b)) {
+			return links
+		}
+		record := message.Record(b[:size])
+		b = b[size:]
+		if !record.IsWhole() {
+			continue
+		}
+		if link, ok := linkOf(record.Properties()); ok {
+			links = append(links, link)
+		}
+	}
+	return links
+}
