@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -57,9 +58,8 @@ func askReady(ctx context.Context, address string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("no server answers at %s: %w", address, err)
 	}
-	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if err != nil {
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return fmt.Errorf("read the answer of %s: %w", address, err)
 	}
 	text := strings.TrimSpace(string(body))

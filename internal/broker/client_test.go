@@ -51,7 +51,8 @@ func TestClientsRegisterAndLeave(t *testing.T) {
 	c.Heartbeat(channel(2), consumer("c2", "g", "orders", "%RETRY%g"), at(5))
 
 	group, ok := c.Group("g")
-	if !ok || group.Type != ConsumePassively || group.Model != Clustering || group.FromWhere != ConsumeFromLastOffset {
+	if !ok || group.Type != ConsumePassively || group.Model != Clustering ||
+		group.FromWhere != ConsumeFromLastOffset {
 		t.Fatalf("group %+v", group)
 	}
 	if ids := group.ClientIDs(); !slices.Equal(ids, []string{"c1", "c2"}) || len(group.Channels()) != 2 {

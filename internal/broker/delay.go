@@ -81,25 +81,36 @@ func park(w *store.Write, m *message.Message, level int, delay time.Duration) {
 // its timer. Source: HookUtils.java transformTimerMessage. Known difference: TIMER_OUT_MS is due itself, not
 // the second before.
 func parkUntil(w *store.Write, m *message.Message, due int64) {
-	m.Properties = message.SetProperty(m.Properties, message.PropertyTimerOutMillis, strconv.FormatInt(due, 10))
-	hide(w, m, timerKey{due: due, level: timerLevel})
+	hide(w, m, timerKey{due: due, level: timerLevel}, message.PropertyTimerOutMillis, strconv.FormatInt(due, 10))
 }
 
-// hide puts m into the queue of key, which lacks its offset, and notes where m was going.
-func hide(w *store.Write, m *message.Message, key timerKey) {
-	m.Properties = withDestination(m.Properties, m.Topic, m.QueueID)
+// hide puts m into the queue of key, which lacks its offset, and notes where m was going, and a property more.
+func hide(w *store.Write, m *message.Message, key timerKey, more ...string) {
+	m.Properties = withDestination(m.Properties, m.Topic, m.QueueID, more...)
 	w.State = []message.State{key.set([]byte(m.Topic))}
 	w.Assigned = setTimer
 	m.Topic, m.QueueID = key.queue()
 }
 
-// withDestination returns props with REAL_TOPIC and REAL_QID.
-func withDestination(props, topic string, queueID int32) string {
+// withDestination returns props with REAL_TOPIC and REAL_QID, and more properties, which must not be there yet: name,
+// value, name, value.
+func withDestination(props, topic string, queueID int32, more ...string) string {
 	props = message.WithoutProperty(props, message.PropertyRealTopic, message.PropertyRealQueueID)
-	dst := make([]byte, 0, len(props)+len(topic)+40)
-	dst = message.AppendProperties(dst, props)
+	size := len(props) + len(topic) + 40
+	for _, text := range more {
+		size += len(text) + 1
+	}
+	dst := message.AppendProperties(make([]byte, 0, size), props)
+	for i := 0; i+1 < len(more); i += 2 {
+		dst = message.AppendProperty(dst, more[i], more[i+1])
+	}
 	dst = message.AppendProperty(dst, message.PropertyRealTopic, topic)
-	dst = message.AppendProperty(dst, message.PropertyRealQueueID, strconv.Itoa(int(queueID)))
+	var qid [11]byte
+	dst = message.AppendProperty(
+		dst,
+		message.PropertyRealQueueID,
+		string(strconv.AppendInt(qid[:0], int64(queueID), 10)),
+	)
 	return string(dst)
 }
 

@@ -22,14 +22,14 @@ import (
 
 const (
 	// A delivery is one Write of this many messages or bytes; so many messages may be on their way at once.
-	maxDeliveryCount = 64
+	maxDeliveryCount = 256
 	maxDeliveryBytes = 1 << 20
-	maxUndelivered   = 2048
+	maxUndelivered   = 8192
 	// maxUndeliveredBytes bounds their bytes, but for the last Write.
 	maxUndeliveredBytes = 16 << 20
 
 	// maxLookCount bounds the timers that one look takes up.
-	maxLookCount = maxUndelivered / 2
+	maxLookCount = maxUndelivered / 4
 
 	// deliveryRetry is how long to wait after a Write was refused.
 	deliveryRetry = time.Second
@@ -152,12 +152,13 @@ func sleep(ctx context.Context, kick <-chan struct{}, until int64) bool {
 // bring something.
 func (d *Delays) deliver(now time.Time) (next int64) {
 	d.runLater(nil)
+	begun := time.Now()
 	for {
 		batch, next := d.collect(now)
 		if len(batch) == 0 {
 			return next
 		}
-		d.append(batch, now)
+		d.append(batch, now, begun)
 	}
 }
 
@@ -221,7 +222,7 @@ type delivery struct {
 	write store.Write
 	keys  []timerKey
 	bytes int
-	now   time.Time // the clock that found it due
+	now   time.Time // what the clock showed when begun was
 	begun time.Time
 }
 
@@ -232,10 +233,10 @@ func newDelivery(count int, now, begun time.Time) *delivery {
 	return dv
 }
 
-// append delivers the messages of batch, in order. What there is no room for is given back.
-func (d *Delays) append(batch []timerKey, now time.Time) {
+// append delivers the messages of batch, in order; the clock showed now when begun was. What there is no room for is
+// given back.
+func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 	messages, errs := d.load(batch)
-	begun := time.Now()
 	var dv *delivery
 	for i, k := range batch {
 		if dv == nil {

@@ -31,14 +31,18 @@ func ParseDelayLevels(text string) (DelayLevels, error) {
 		unit, ok := units[entry[len(entry)-1]]
 		n, err := strconv.ParseInt(entry[:len(entry)-1], 10, 64)
 		if !ok || err != nil || n < 0 || n > int64(100*365*24*time.Hour/unit) {
-			return DelayLevels{}, &InvalidError{What: "messageDelayLevel", Value: text,
-				Reason: fmt.Sprintf("%q is not a number followed by s, m, h or d", entry)}
+			return DelayLevels{}, &InvalidError{
+				What: "messageDelayLevel", Value: text,
+				Reason: fmt.Sprintf("%q is not a number followed by s, m, h or d", entry),
+			}
 		}
 		levels.delays = append(levels.delays, time.Duration(n)*unit)
 	}
 	if len(levels.delays) > maxDelayLevels {
-		return DelayLevels{}, &InvalidError{What: "messageDelayLevel", Value: text,
-			Reason: fmt.Sprintf("it has %d levels, the limit is %d", len(levels.delays), maxDelayLevels)}
+		return DelayLevels{}, &InvalidError{
+			What: "messageDelayLevel", Value: text,
+			Reason: fmt.Sprintf("it has %d levels, the limit is %d", len(levels.delays), maxDelayLevels),
+		}
 	}
 	return levels, nil
 }

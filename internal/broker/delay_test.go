@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,14 +30,20 @@ func TestC078DelayedMessageWaits(t *testing.T) {
 			req := w.mustSend(t, "T", "body", delayed(asked, "TAGS", "a", "TIMER_DELAY_SEC", "5"),
 				func(r *SendRequest) { r.QueueID = 3 })
 			m := w.only(t, ScheduleTopic, int32(level-1))
-			if property(&m, "REAL_TOPIC") != "T" || property(&m, "REAL_QID") != "3" || property(&m, "TIMER_DELAY_SEC") != "" {
+			if property(&m, "REAL_TOPIC") != "T" || property(&m, "REAL_QID") != "3" ||
+				property(&m, "TIMER_DELAY_SEC") != "" {
 				t.Errorf("properties %q", m.Properties)
 			}
-			if res := req.Result(); res.QueueID != 3 || res.QueueOffset != 0 || res.Messages[0].LogOffset != m.LogOffset {
+			if res := req.Result(); res.QueueID != 3 || res.QueueOffset != 0 ||
+				res.Messages[0].LogOffset != m.LogOffset {
 				t.Errorf("result %+v", res)
 			}
 			levels, _ := ParseDelayLevels("")
-			want := timerKey{due: m.StoreTimestamp + levels.Delay(level).Milliseconds(), level: uint8(level), offset: 0}
+			want := timerKey{
+				due:    m.StoreTimestamp + levels.Delay(level).Milliseconds(),
+				level:  uint8(level),
+				offset: 0,
+			}
 			if _, ok := w.st.live[string(byte(message.SpaceTimer))+string(want.encode())]; !ok {
 				t.Errorf("no timer %+v", want)
 			}
@@ -68,14 +75,17 @@ func TestDeliveredCopy(t *testing.T) {
 	w.deliverAll(t, time.Now().Add(6*time.Second))
 	w.deliverAll(t, time.Now().Add(time.Hour))
 	m := w.only(t, "T", 3)
-	for name, want := range map[string]string{"UNIQ_KEY": "u1", "TAGS": "a", "DELAY": "", "REAL_TOPIC": "T",
-		"MSG_REGION": "DefaultRegion", "CLUSTER": "C"} {
+	for name, want := range map[string]string{
+		"UNIQ_KEY": "u1", "TAGS": "a", "DELAY": "", "REAL_TOPIC": "T",
+		"MSG_REGION": "DefaultRegion", "CLUSTER": "C",
+	} {
 		if got := property(&m, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
 	if m.Flag != 7 || m.SysFlag != message.SysFlagCompressed || m.ReconsumeTimes != 2 || m.BornHost != parked.BornHost ||
-		m.BornTimestamp != parked.BornTimestamp || string(m.Body) != "body" {
+		m.BornTimestamp != parked.BornTimestamp ||
+		string(m.Body) != "body" {
 		t.Errorf("delivered %+v", m)
 	}
 	if keys := w.timers(); len(keys) != 0 {
@@ -158,11 +168,11 @@ func TestDeliveriesDoNotPoll(t *testing.T) {
 		defer stop()
 		w.mustSend(t, "T", "in 2 h", delayed("18"))
 		w.settle()
-		before := scans.n
+		before := scans.n.Load()
 		pass(time.Hour)
 		w.settle()
-		if scans.n != before {
-			t.Errorf("looked %d times in an hour in which nothing was due", scans.n-before)
+		if n := scans.n.Load() - before; n != 0 {
+			t.Errorf("looked %d times in an hour in which nothing was due", n)
 		}
 	})
 }
@@ -173,11 +183,11 @@ func pass(d time.Duration) { <-time.After(d) }
 // countingLog counts looks at the timers.
 type countingLog struct {
 	*memStore
-	n int
+	n atomic.Int64
 }
 
 func (c *countingLog) ScanStateRange(space message.Space, from, to []byte, fn func(key, value []byte) bool) error {
-	c.n++
+	c.n.Add(1)
 	return c.memStore.ScanStateRange(space, from, to, fn)
 }
 
@@ -449,8 +459,17 @@ func TestTimerKeys(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		gen := func(name string) timerKey {
-			return timerKey{due: rapid.Int64Range(0, 1<<50).Draw(t, name+"due"),
-				level: rapid.Uint8Range(1, 255).Draw(t, name+"level"), offset: message.QueueOffset(rapid.Int64Range(0, 1<<50).Draw(t, name))}
+			return timerKey{
+				due: rapid.Int64Range(0, 1<<50).Draw(t, name+"due"),
+				level: rapid.Uint8Range(
+					1,
+					255,
+				).Draw(
+					t,
+					name+"level",
+				),
+				offset: message.QueueOffset(rapid.Int64Range(0, 1<<50).Draw(t, name)),
+			}
 		}
 		a, b := gen("a"), gen("b")
 		got, ok := decodeTimerKey(a.encode())
@@ -488,8 +507,10 @@ func TestDueKeys(t *testing.T) {
 		inLook, lookedAt := false, int64(0)
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				k := timerKey{due: rapid.Int64Range(90, 130).Draw(t, "due"), level: 1,
-					offset: message.QueueOffset(rapid.IntRange(0, 1000).Draw(t, "offset"))}
+				k := timerKey{
+					due: rapid.Int64Range(90, 130).Draw(t, "due"), level: 1,
+					offset: message.QueueOffset(rapid.IntRange(0, 1000).Draw(t, "offset")),
+				}
 				live[k] = true
 				wakes := d.add(k, k.encode())
 				if !inLook && k.due < d.until && !wakes {

@@ -15,7 +15,9 @@
 //
 // Lock order, outer before inner; a lock that is not listed is a leaf, held for a few lines of memory access:
 //
+//	popShare.turn
 //	table.mu (one in Topics, two in Groups, never two at once)
+//	popShare.mu
 //	offset.Table.mu
 //	snapshot.Map.mu
 //	the log's append lock (inside store.Append)

@@ -94,6 +94,7 @@ type Groups struct {
 	autoCreate atomic.Bool
 	table      *table[GroupConfig]
 	forbidden  *table[forbiddance]
+	deleted    []func(group string) companion // what else goes with a group's offsets; before the store runs
 }
 
 // forbiddenPrefix is before the group in the state keys of the forbidden table.
@@ -273,10 +274,23 @@ func (g *Groups) Delete(group string, done func(error)) { g.delete(group, nil, d
 // DeleteWithOffsets is Delete together with the group's offsets in all topics.
 func (g *Groups) DeleteWithOffsets(group string, offsets *offset.Table, done func(error)) {
 	if _, ok := g.Lookup(group); !ok {
-		offsets.DropGroup(group).Append(done)
+		drop, c := offsets.DropGroup(group), g.goesWith(group)
+		drop.States = append(drop.States, c.states...)
+		drop.Append(func(err error) {
+			settleAll([]func(error){c.settle}, err)
+			done(err)
+		})
 		return
 	}
 	g.delete(group, offsets, done)
+}
+
+// goesWith is what is to be deleted with a group's offsets.
+func (g *Groups) goesWith(group string) (c companion) {
+	for _, fn := range g.deleted {
+		c.add(fn(group))
+	}
+	return c
 }
 
 func (g *Groups) delete(group string, offsets *offset.Table, done func(error)) {
@@ -288,6 +302,7 @@ func (g *Groups) delete(group string, offsets *offset.Table, done func(error)) {
 			if offsets != nil {
 				drop := offsets.DropGroup(group)
 				c.states, c.settle = drop.States, drop.Settle
+				c.add(g.goesWith(group))
 			}
 			if _, ok := g.forbidden.live.Load(group); ok {
 				key := []byte(forbiddenPrefix + group)

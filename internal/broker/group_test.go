@@ -291,8 +291,10 @@ func TestHeartbeatTellsRetryTopicOfOrderAndQuietGroups(t *testing.T) {
 	notices := 0
 	clients := NewClients(ClientsConfig{Logger: quiet(), Notify: func(string, []Channel) { notices++ }})
 	NewHeartbeats(s.topics, s.groups, clients, quiet()).Handle(channel(1), &Heartbeat{
-		ClientID:  "c1",
-		Consumers: []ConsumerData{{Group: "g", Model: Clustering, Subscriptions: []SubscriptionData{{Topic: "orders"}}}},
+		ClientID: "c1",
+		Consumers: []ConsumerData{
+			{Group: "g", Model: Clustering, Subscriptions: []SubscriptionData{{Topic: "orders"}}},
+		},
 	},
 		at(0), func(_ HeartbeatResult, err error) { beaten.done(err) })
 	s.journal.apply(t, nil)
@@ -316,7 +318,12 @@ func TestGroupAttributesOnTheWire(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := alterAttributes(false, groupAttributes(), got, map[string]string{"+lite.sub.wildcard": "maybe"}); err == nil {
+	if _, err := alterAttributes(
+		false,
+		groupAttributes(),
+		got,
+		map[string]string{"+lite.sub.wildcard": "maybe"},
+	); err == nil {
 		t.Error("accepted a boolean that is none")
 	}
 }

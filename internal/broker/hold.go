@@ -89,8 +89,10 @@ type holds struct {
 }
 
 func newHolds(await Awaiter, workers, limit int, flush func(), run func(h *held, why wakeReason)) *holds {
-	t := &holds{await: await, run: run, flush: flush, workers: workers, limit: limit, epoch: time.Now(),
-		kick: make(chan struct{}, 1)}
+	t := &holds{
+		await: await, run: run, flush: flush, workers: workers, limit: limit, epoch: time.Now(),
+		kick: make(chan struct{}, 1),
+	}
 	t.onWake = t.woken
 	t.mu.wake = sync.NewCond(&t.mu.Mutex)
 	t.mu.peers = map[uint64]*held{}

@@ -51,8 +51,11 @@ type memStore struct {
 
 func newMemStore() *memStore {
 	return &memStore{
-		records: map[message.LogOffset]message.Record{}, queues: map[memQueueKey]*memQueue{}, live: map[string]string{},
-		hooks: map[message.Space][]func(message.State){}, damaged: map[message.LogOffset]error{},
+		records: map[message.LogOffset]message.Record{},
+		queues:  map[memQueueKey]*memQueue{},
+		live:    map[string]string{},
+		hooks:   map[message.Space][]func(message.State){},
+		damaged: map[message.LogOffset]error{},
 	}
 }
 

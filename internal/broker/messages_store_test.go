@@ -97,8 +97,10 @@ func (b *diskBroker) send(tb testing.TB, req *SendRequest) {
 func (b *diskBroker) pull(tb testing.TB, topic string, off message.QueueOffset) *PullResult {
 	tb.Helper()
 	done := make(chan error, 1)
-	req := &PullRequest{Group: "g", Topic: topic, Offset: off, MaxCount: 32, SysFlag: PullSubscription | PullSuspend,
-		Suspend: time.Minute, Done: func(_ *PullRequest, err error) { done <- err }}
+	req := &PullRequest{
+		Group: "g", Topic: topic, Offset: off, MaxCount: 32, SysFlag: PullSubscription | PullSuspend,
+		Suspend: time.Minute, Done: func(_ *PullRequest, err error) { done <- err },
+	}
 	b.puller.Pull(req)
 	if err := <-done; err != nil {
 		tb.Fatal(err)
@@ -159,8 +161,10 @@ func TestC027ConcurrentBatches(t *testing.T) {
 
 // plain is a send to queue 0 that creates its topic.
 func plain(topic, body string) *SendRequest {
-	return &SendRequest{Topic: topic, Body: []byte(body), MaxReconsumeTimes: GroupMaxReconsumeTimes,
-		Create: Creation{DefaultTopic: AutoCreateTopic, QueueNums: 1}}
+	return &SendRequest{
+		Topic: topic, Body: []byte(body), MaxReconsumeTimes: GroupMaxReconsumeTimes,
+		Create: Creation{DefaultTopic: AutoCreateTopic, QueueNums: 1},
+	}
 }
 
 // TestC058MessageBetweenCheckAndSuspend sends to a consumer that waits again and again: no round may take

@@ -4,7 +4,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -52,6 +51,8 @@ type PullerConfig struct {
 	// asks for.
 	LongPollingDisabled bool
 	ShortPolling        time.Duration
+	// Filters parses subscriptions; nil means one of its own.
+	Filters *filter.Cache
 	// MaxHeld bounds how many pulls wait; beyond it a pull is answered at once. 0 means 200,000.
 	MaxHeld int
 	// Workers is how many goroutines let held pulls go on; 0 means 1.
@@ -90,11 +91,16 @@ func NewPuller(cfg PullerConfig, topics *Topics, groups *Groups, clients *Client
 	if cfg.Flush == nil {
 		cfg.Flush = func() {}
 	}
+	if cfg.Filters == nil {
+		cfg.Filters = filter.NewCache()
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Puller{cfg: cfg, topics: topics, groups: groups, clients: clients, offsets: offsets, stats: stats,
-		queues: queues, all: filter.All("")}
+	p := &Puller{
+		cfg: cfg, topics: topics, groups: groups, clients: clients, offsets: offsets, stats: stats,
+		queues: queues, all: filter.All(),
+	}
 	p.holds = newHolds(queues, cfg.Workers, cfg.MaxHeld, cfg.Flush, p.wake)
 	return p
 }
@@ -117,7 +123,7 @@ func (p *Puller) Disconnected(peer uint64) { p.holds.disconnected(peer) }
 
 // Pull answers req, or holds it when there is nothing to read and it may wait. It does not block, but for
 // reading from disk. Errors given to Done: *PermissionError, *GroupNotExistError, *NameError,
-// *TopicNotExistError, *QueueIDError, *SubscriptionParseError, *SubscriptionMissingError,
+// *TopicNotExistError, *QueueIDError, *SubscriptionParseError, *FilterDataError, *SubscriptionMissingError,
 // ErrSubscriptionNotLatest, *filter.UnsupportedError, ErrCanceled, and what keeps the store from reading its
 // index.
 func (p *Puller) Pull(req *PullRequest) {
@@ -329,9 +335,6 @@ func (p *Puller) prepare(req *PullRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := sub.Supported(); err != nil {
-		return err
-	}
 	f := &req.fetch
 	f.Topic, f.QueueID = req.Topic, req.QueueID
 	f.MaxCount = max(1, min(req.MaxCount, p.cfg.MaxCount))
@@ -358,7 +361,7 @@ func (p *Puller) subscription(req *PullRequest) (*filter.Subscription, error) {
 		return req.sub, nil
 	}
 	if req.SysFlag&PullSubscription != 0 {
-		sub, err := p.parse(req.Topic, req.Subscription.Text, req.Subscription.Type)
+		sub, err := parseFilter(p.cfg.Filters, req.Subscription.Text, req.Subscription.Type)
 		req.sub = sub
 		return sub, err
 	}
@@ -382,18 +385,5 @@ func (p *Puller) subscription(req *PullRequest) (*filter.Subscription, error) {
 	if data.ClassFilterMode {
 		return p.all, nil
 	}
-	return p.parse(req.Topic, data.SubString, data.ExpressionType)
-}
-
-// parse parses an expression; the most common one costs nothing.
-func (p *Puller) parse(topic, text, exprType string) (*filter.Subscription, error) {
-	if (text == "" || text == filter.ExpressionAll) && (exprType == "" || exprType == filter.TypeTag) {
-		return p.all, nil
-	}
-	sub, err := filter.ParseSubscription(topic, text, exprType)
-	var unsupported *filter.UnsupportedError
-	if err != nil && !errors.As(err, &unsupported) {
-		return nil, &SubscriptionParseError{Cause: err}
-	}
-	return sub, nil
+	return parseTold(p.cfg.Filters, data)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -90,7 +91,11 @@ func TestHeldPull(t *testing.T) {
 			pass(3 * time.Second)
 			sent := time.Now()
 			w.mustSend(t, "T", "b")
-			if a := now(t, got); a.err != nil || a.result.Outcome != PullFound || a.result.Next != 1 || !a.at.Equal(sent) {
+			if a := now(
+				t,
+				got,
+			); a.err != nil || a.result.Outcome != PullFound || a.result.Next != 1 ||
+				!a.at.Equal(sent) {
 				t.Errorf("answer %+v", a)
 			}
 		}},
@@ -126,7 +131,11 @@ func TestHeldPull(t *testing.T) {
 			}
 			notYet(t, got)
 			w.mustSend(t, "T", "wanted", withProps("TAGS", "a"))
-			if a := now(t, got); a.result.Outcome != PullFound || a.result.Next != 3001 || len(a.result.Records) != 1 {
+			if a := now(
+				t,
+				got,
+			); a.result.Outcome != PullFound || a.result.Next != 3001 ||
+				len(a.result.Records) != 1 {
 				t.Errorf("answer %+v", a)
 			}
 		}},
@@ -136,7 +145,11 @@ func TestHeldPull(t *testing.T) {
 				w.mustSend(t, "T", "b", withProps("TAGS", "b"))
 			}
 			pass(16 * time.Second)
-			if a := now(t, got); a.result.Outcome != PullRetryImmediately || a.result.Status != "NO_MATCHED_MESSAGE" || a.result.Next != 10 {
+			if a := now(
+				t,
+				got,
+			); a.result.Outcome != PullRetryImmediately || a.result.Status != "NO_MATCHED_MESSAGE" ||
+				a.result.Next != 10 {
 				t.Errorf("answer %+v", a)
 			}
 			if off, _ := w.offsets.QueryPull("g", "T", 0); off != 10 {
@@ -212,7 +225,7 @@ func TestHeldPull(t *testing.T) {
 			got := w.held(0, wants("a||b"), func(r *PullRequest) { kept = r; r.Topic = string([]byte("T")) })
 			notYet(t, got)
 			topic, _ := w.topics.Lookup("T")
-			if kept.Subscription.Text != "" || &[]byte(kept.Topic)[0] == nil || kept.Topic != topic.Name {
+			if kept.Subscription.Text != "" || unsafe.StringData(kept.Topic) != unsafe.StringData(topic.Name) {
 				t.Errorf("keeps %+v", kept.Subscription)
 			}
 			w.mustSend(t, "T", "b", withProps("TAGS", "b"))

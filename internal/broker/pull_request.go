@@ -4,7 +4,6 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/filter"
@@ -40,17 +39,6 @@ func (e *SubscriptionMissingError) Error() string {
 	}
 	return "the consumer's subscription not exist: no consumer of group " + e.Group + " subscribes " + e.Topic
 }
-
-// SubscriptionParseError says that the subscription a pull carries cannot be understood.
-type SubscriptionParseError struct{ Cause error }
-
-// Error returns the original's remark and the cause.
-func (e *SubscriptionParseError) Error() string {
-	return fmt.Sprintf("parse the consumer's subscription failed: %v", e.Cause)
-}
-
-// Unwrap returns the cause.
-func (e *SubscriptionParseError) Unwrap() error { return e.Cause }
 
 // PullExpression is the subscription that a pull carries, and the version of the one it knows.
 type PullExpression struct {

@@ -102,7 +102,8 @@ func TestPullOutcomes(t *testing.T) {
 				}
 			})
 			status := tt.status
-			if r.Outcome != tt.outcome || r.Status != status || r.Next != tt.next || !slices.Equal(bodies(r), tt.found) {
+			if r.Outcome != tt.outcome || r.Status != status || r.Next != tt.next ||
+				!slices.Equal(bodies(r), tt.found) {
 				t.Errorf("outcome %d %s, next %d, found %q", r.Outcome, r.Status, r.Next, bodies(r))
 			}
 		})
@@ -159,8 +160,10 @@ func TestPullIsBoundByTheBrokersBytes(t *testing.T) {
 func TestPullRefusals(t *testing.T) {
 	t.Parallel()
 	heartbeat := func(w *world, change func(*ConsumerData)) {
-		data := ConsumerData{Group: "g", Type: ConsumePassively, Model: Clustering,
-			Subscriptions: []SubscriptionData{{Topic: "T", SubString: "*", SubVersion: 5}}}
+		data := ConsumerData{
+			Group: "g", Type: ConsumePassively, Model: Clustering,
+			Subscriptions: []SubscriptionData{{Topic: "T", SubString: "*", SubVersion: 5}},
+		}
 		if change != nil {
 			change(&data)
 		}
@@ -177,30 +180,42 @@ func TestPullRefusals(t *testing.T) {
 		change func(*PullRequest)
 		want   func(error) bool
 	}{
-		{name: "broker not readable", world: func(c *worldConfig) { c.puller.ReadDisabled = true }, want: denied(DeniedBrokerPull)},
-		{name: "lite pull disabled", world: func(c *worldConfig) { c.puller.LitePullDisabled = true },
-			change: func(r *PullRequest) { r.LitePull = true }, want: denied(DeniedLitePull)},
+		{
+			name:  "broker not readable",
+			world: func(c *worldConfig) { c.puller.ReadDisabled = true },
+			want:  denied(DeniedBrokerPull),
+		},
+		{
+			name: "lite pull disabled", world: func(c *worldConfig) { c.puller.LitePullDisabled = true },
+			change: func(r *PullRequest) { r.LitePull = true }, want: denied(DeniedLitePull),
+		},
 		{name: "lite pull disabled, ordinary pull", world: func(c *worldConfig) { c.puller.LitePullDisabled = true }},
-		{name: "unknown group", world: func(c *worldConfig) { c.groups.AutoCreateDisabled = true },
+		{
+			name: "unknown group", world: func(c *worldConfig) { c.groups.AutoCreateDisabled = true },
 			change: func(r *PullRequest) { r.Group = "x" },
-			want:   asError(func(e *GroupNotExistError) bool { return e.Group == "x" })},
+			want:   asError(func(e *GroupNotExistError) bool { return e.Group == "x" }),
+		},
 		{name: "group may not consume", setUp: func(t *testing.T, w *world) {
 			t.Helper()
 			w.group(t, "g", func(c *GroupConfig) { c.ConsumeEnable = false })
 		}, want: denied(DeniedGroup)},
-		{name: "unknown topic", change: func(r *PullRequest) { r.Topic = "X" },
-			want: asError(func(e *TopicNotExistError) bool { return e.Topic == "X" })},
+		{
+			name: "unknown topic", change: func(r *PullRequest) { r.Topic = "X" },
+			want: asError(func(e *TopicNotExistError) bool { return e.Topic == "X" }),
+		},
 		{name: "topic not readable", setUp: func(t *testing.T, w *world) {
 			t.Helper()
 			w.topic(t, "T", 4, func(c *TopicConfig) { c.Perm = PermWrite })
 		}, want: denied(DeniedTopicPull)},
-		{name: "queue too high", change: func(r *PullRequest) { r.QueueID = 4 },
-			want: asError(func(e *QueueIDError) bool { return e.Pull && e.QueueID == 4 })},
+		{
+			name: "queue too high", change: func(r *PullRequest) { r.QueueID = 4 },
+			want: asError(func(e *QueueIDError) bool { return e.Pull && e.QueueID == 4 }),
+		},
 		{name: "queue negative", change: func(r *PullRequest) { r.QueueID = -1 }, want: asError[*QueueIDError](nil)},
-		{name: "bad expression", change: func(r *PullRequest) { r.Subscription.Text = "||" },
-			want: asError(func(e *SubscriptionParseError) bool { return errors.Is(e, filter.ErrEmpty) })},
-		{name: "SQL92", change: func(r *PullRequest) { r.Subscription = PullExpression{Text: "a > 3", Type: "SQL92"} },
-			want: asError(func(e *filter.UnsupportedError) bool { return e.Type == "SQL92" })},
+		{
+			name: "bad expression", change: func(r *PullRequest) { r.Subscription.Text = "||" },
+			want: asError(func(e *SubscriptionParseError) bool { return errors.Is(e, filter.ErrEmpty) }),
+		},
 		{name: "nobody told a subscription", change: told, want: missing("")},
 		{name: "told", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) }, change: told},
 		{name: "told for another topic", setUp: func(_ *testing.T, w *world) {
@@ -218,19 +233,20 @@ func TestPullRefusals(t *testing.T) {
 			w.groups.SetForbidden("g", "T", PermRead, true, o.done)
 			w.st.apply()
 		}, change: told, want: denied(DeniedSubscription)},
-		{name: "C068 told an older version", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) },
+		{
+			name: "C068 told an older version", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) },
 			change: func(r *PullRequest) { told(r); r.Subscription.Version = 6 },
-			want:   func(err error) bool { return errors.Is(err, ErrSubscriptionNotLatest) }},
-		{name: "C068 told a newer version", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) },
-			change: func(r *PullRequest) { told(r); r.Subscription.Version = 4 }},
-		{name: "told SQL92", setUp: func(_ *testing.T, w *world) {
-			heartbeat(w, func(d *ConsumerData) {
-				d.Subscriptions[0].ExpressionType = "SQL92"
-				d.Subscriptions[0].SubString = "a > 3"
-			})
-		}, change: told, want: asError[*filter.UnsupportedError](nil)},
+			want:   func(err error) bool { return errors.Is(err, ErrSubscriptionNotLatest) },
+		},
+		{
+			name: "C068 told a newer version", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) },
+			change: func(r *PullRequest) { told(r); r.Subscription.Version = 4 },
+		},
 		{name: "told a class filter", setUp: func(_ *testing.T, w *world) {
-			heartbeat(w, func(d *ConsumerData) { d.Subscriptions[0].ClassFilterMode = true; d.Subscriptions[0].SubString = "X" })
+			heartbeat(
+				w,
+				func(d *ConsumerData) { d.Subscriptions[0].ClassFilterMode = true; d.Subscriptions[0].SubString = "X" },
+			)
 		}, change: told},
 	}
 	for _, tt := range tests {
@@ -282,7 +298,8 @@ func TestPullCommitsAndResets(t *testing.T) {
 	w.offsets.Reset("g", "T", map[int32]message.QueueOffset{0: 1}, o.done)
 	w.st.apply()
 	r := w.mustPull(t, 5, commit)
-	if r.Outcome != PullOffsetMoved || r.Status != "OFFSET_RESET" || r.Next != 1 || r.Min != 0 || r.Max != 5 || len(r.Records) != 0 {
+	if r.Outcome != PullOffsetMoved || r.Status != "OFFSET_RESET" || r.Next != 1 || r.Min != 0 || r.Max != 5 ||
+		len(r.Records) != 0 {
 		t.Errorf("after the reset %+v", r)
 	}
 	if r := w.mustPull(t, 1); r.Outcome != PullFound {
@@ -317,8 +334,10 @@ func TestPullAllocations(t *testing.T) {
 	for range 32 {
 		w.mustSend(t, "T", "b")
 	}
-	w.clients.Heartbeat(channel(1), &Heartbeat{ClientID: "c", Consumers: []ConsumerData{{Group: "g", Type: ConsumePassively,
-		Model: Clustering, Subscriptions: []SubscriptionData{{Topic: "T", SubString: "*"}}}}}, time.Now())
+	w.clients.Heartbeat(channel(1), &Heartbeat{ClientID: "c", Consumers: []ConsumerData{{
+		Group: "g", Type: ConsumePassively,
+		Model: Clustering, Subscriptions: []SubscriptionData{{Topic: "T", SubString: "*"}},
+	}}}, time.Now())
 	req := pullRequest(0, &outcome{})
 	req.Done, req.SysFlag = func(*PullRequest, error) {}, 0
 	if n := testing.AllocsPerRun(100, func() { w.puller.Pull(req) }); n > 1 {

@@ -30,7 +30,11 @@ func TestQueryByKey(t *testing.T) {
 		{"never more than the limit", KeyQuery{Topic: "T", Key: "k", Limit: 1000, End: never}, MaxQueryCount},
 		{"one at least", KeyQuery{Topic: "T", Key: "k", End: never}, 1},
 		{"outside the time", KeyQuery{Topic: "T", Key: "k", Limit: 3, End: last.StoreTimestamp - 1_000_000}, 0},
-		{"C044 unique key at any time", KeyQuery{Topic: "T", Key: "u", Unique: true, Begin: 1, End: 2}, DefaultQueryCount},
+		{
+			"C044 unique key at any time",
+			KeyQuery{Topic: "T", Key: "u", Unique: true, Begin: 1, End: 2},
+			DefaultQueryCount,
+		},
 		{"C041 other topic", KeyQuery{Topic: "X", Key: "k", Limit: 3, End: never}, 0},
 	}
 	for _, tt := range tests {
@@ -51,7 +55,11 @@ func TestQueryOffsets(t *testing.T) {
 	w := newWorld(t)
 	w.topic(t, "T", 1)
 	q := newQueries(w)
-	if at, err := q.EarliestStoreTime("T", 0); err != nil || at != -1 || q.MinOffset("T", 0) != 0 || q.MaxOffset("T", 0) != 0 {
+	if at, err := q.EarliestStoreTime(
+		"T",
+		0,
+	); err != nil || at != -1 || q.MinOffset("T", 0) != 0 ||
+		q.MaxOffset("T", 0) != 0 {
 		t.Errorf("never written: earliest %d, %v", at, err)
 	}
 	for range 5 {

@@ -33,7 +33,10 @@ type RecallHandle struct {
 
 // String returns the handle as clients keep it: base64url of its parts, with a space between them.
 func (h RecallHandle) String() string {
-	text := strings.Join([]string{recallVersion, h.Topic, h.BrokerName, strconv.FormatInt(h.DueMillis, 10), h.UniqueKey}, " ")
+	text := strings.Join(
+		[]string{recallVersion, h.Topic, h.BrokerName, strconv.FormatInt(h.DueMillis, 10), h.UniqueKey},
+		" ",
+	)
 	return base64.URLEncoding.EncodeToString([]byte(text))
 }
 
@@ -90,7 +93,7 @@ func (e *RecallError) Error() string {
 	case RecallWrongBroker:
 		return "recall failed, broker service not available: the handle is of broker " + e.Handle.BrokerName
 	case RecallNotInTime:
-		return fmt.Sprintf("recall failed, timestamp invalid: %s is not within the next %s", due, e.Limit)
+		return fmt.Sprintf("recall failed, timestamp invalid: %s is not within the next %s", due, inDays(e.Limit))
 	case RecallUnknown:
 		return "recall failed, no message " + e.Handle.UniqueKey + " is waiting for " + due
 	default:

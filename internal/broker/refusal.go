@@ -19,6 +19,9 @@ const (
 	DeniedTopicPull                      // the topic is not readable
 	DeniedBroadcast                      // the group's consumeBroadcastEnable is false
 	DeniedSubscription                   // the group may not read this topic
+	DeniedBrokerPop                      // brokerPermission lacks read; to a receive
+	DeniedBrokerPeek                     // brokerPermission lacks read; to who looks without receiving
+	DeniedTopicPeek                      // the topic is not readable; to receives and those who look
 )
 
 // PermissionError refuses a request for lack of permission. Its text is the original's remark.
@@ -39,6 +42,12 @@ func (e *PermissionError) Error() string {
 		return "the broker[" + e.Name + "] sending transaction message is forbidden"
 	case DeniedBrokerPull:
 		return "the broker[" + e.Name + "] pulling message is forbidden"
+	case DeniedBrokerPop:
+		return "the broker[" + e.Name + "] pop message is forbidden"
+	case DeniedBrokerPeek:
+		return "the broker[" + e.Name + "] peeking message is forbidden"
+	case DeniedTopicPeek:
+		return "the topic[" + e.Name + "] peeking message is forbidden"
 	case DeniedLitePull:
 		return "the broker[" + e.Name + "] for lite pull consumer is forbidden"
 	case DeniedGroup:

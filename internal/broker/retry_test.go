@@ -17,8 +17,10 @@ import (
 func (w *world) sendBack(tb fataler, group string, off message.LogOffset, change ...func(*SendBackRequest)) error {
 	tb.Helper()
 	var o outcome
-	req := &SendBackRequest{Group: group, Offset: off, MaxReconsumeTimes: GroupMaxReconsumeTimes,
-		Done: func(_ *SendBackRequest, err error) { o.done(err) }}
+	req := &SendBackRequest{
+		Group: group, Offset: off, MaxReconsumeTimes: GroupMaxReconsumeTimes,
+		Done: func(_ *SendBackRequest, err error) { o.done(err) },
+	}
 	for _, fn := range change {
 		fn(req)
 	}
@@ -60,7 +62,12 @@ func TestSendBackDelaysACopy(t *testing.T) {
 			w.mustSend(t, "T", "body", withProps("UNIQ_KEY", "u1", "TAGS", "a"),
 				func(r *SendRequest) { r.ReconsumeTimes = tt.reconsumed })
 			m := w.only(t, "T", 0)
-			if err := w.sendBack(t, "g", m.LogOffset, func(r *SendBackRequest) { r.DelayLevel = tt.asked }); err != nil {
+			if err := w.sendBack(
+				t,
+				"g",
+				m.LogOffset,
+				func(r *SendBackRequest) { r.DelayLevel = tt.asked },
+			); err != nil {
 				t.Fatal(err)
 			}
 			c := w.only(t, ScheduleTopic, int32(tt.level-1))
@@ -170,22 +177,33 @@ func TestSendBackRefusals(t *testing.T) {
 		off   message.LogOffset
 		want  func(error) bool
 	}{
-		{name: "unknown group", world: func(c *worldConfig) { c.groups.AutoCreateDisabled = true }, group: "x",
-			want: asError(func(e *GroupNotExistError) bool { return e.Group == "x" })},
+		{
+			name: "unknown group", world: func(c *worldConfig) { c.groups.AutoCreateDisabled = true }, group: "x",
+			want: asError(func(e *GroupNotExistError) bool { return e.Group == "x" }),
+		},
 		{name: "bad group name", group: "a.b", want: asError[*NameError](nil)},
-		{name: "broker without write permission", world: func(c *worldConfig) { c.sender.WriteDisabled = true },
-			group: "g", want: denied(DeniedBrokerSend)},
-		{name: "no such message", group: "g", off: 12345,
+		{
+			name: "broker without write permission", world: func(c *worldConfig) { c.sender.WriteDisabled = true },
+			group: "g", want: denied(DeniedBrokerSend),
+		},
+		{
+			name: "no such message", group: "g", off: 12345,
 			want: func(err error) bool {
 				return errors.Is(err, store.ErrNotFound) && strings.Contains(err.Error(), "12345")
-			}},
-		{name: "retry topic not writable", group: "g", want: denied(DeniedRetryTopic),
+			},
+		},
+		{
+			name: "retry topic not writable", group: "g", want: denied(DeniedRetryTopic),
 			setUp: func(t *testing.T, w *world) {
 				t.Helper()
 				var o outcome
-				w.topics.EnsureTopic(TopicConfig{Name: "%RETRY%g", ReadQueueNums: 1, WriteQueueNums: 1, Perm: PermRead}, o.gotTopic)
+				w.topics.EnsureTopic(
+					TopicConfig{Name: "%RETRY%g", ReadQueueNums: 1, WriteQueueNums: 1, Perm: PermRead},
+					o.gotTopic,
+				)
 				w.st.apply()
-			}},
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -238,9 +256,17 @@ func TestSendToTheRetryTopic(t *testing.T) {
 		{name: "C115 its own maximum of 0", reconsumed: 1, max: 0, dead: true},
 		{name: "C118 ordered consumption", reconsumed: 1, max: 16, locked: true, dead: true},
 		{name: "delayed", reconsumed: 1, max: 16, props: props("DELAY", "4"), level: 4},
-		{name: "transaction of an old client", reconsumed: 1, max: 16, props: props("TRAN_MSG", "true", "DELAY", "4"), level: 4},
-		{name: "C035 malformed counters", reconsumed: 0, max: GroupMaxReconsumeTimes,
-			props: "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02"},
+		{
+			name:       "transaction of an old client",
+			reconsumed: 1,
+			max:        16,
+			props:      props("TRAN_MSG", "true", "DELAY", "4"),
+			level:      4,
+		},
+		{
+			name: "C035 malformed counters", reconsumed: 0, max: GroupMaxReconsumeTimes,
+			props: "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,10 +287,12 @@ func TestSendToTheRetryTopic(t *testing.T) {
 				topic, queue = ScheduleTopic, int32(tt.level-1)
 			}
 			m := w.only(t, topic, queue)
-			if m.ReconsumeTimes != tt.reconsumed || property(&m, "ORIGIN_MESSAGE_ID") != "id0" || property(&m, "RETRY_TOPIC") != "T" {
+			if m.ReconsumeTimes != tt.reconsumed || property(&m, "ORIGIN_MESSAGE_ID") != "id0" ||
+				property(&m, "RETRY_TOPIC") != "T" {
 				t.Errorf("stored %+v", m)
 			}
-			if want := map[bool]string{true: "-1", false: ""}[tt.dead]; tt.level == 0 && property(&m, "DELAY") != want {
+			if want := map[bool]string{true: "-1", false: ""}[tt.dead]; tt.level == 0 &&
+				property(&m, "DELAY") != want {
 				t.Errorf("DELAY %q, want %q", property(&m, "DELAY"), want)
 			}
 			if res := req.Result(); res.QueueID != 0 {
@@ -278,7 +306,8 @@ func TestSendToTheRetryTopicOfAnUnknownGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *worldConfig) { c.groups.AutoCreateDisabled = true })
 	_, err := w.send(t, "%RETRY%g", "body")
-	if !asError(func(e *GroupNotExistError) bool { return e.Group == "g" })(err) || !errors.Is(err, ErrGroupNotExist) {
+	if !asError(func(e *GroupNotExistError) bool { return e.Group == "g" })(err) ||
+		!errors.Is(err, ErrGroupNotExist) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -301,7 +330,8 @@ func TestRetriesUntilDead(t *testing.T) {
 			t.Fatalf("attempt %d: %d messages in the retry topic", attempt, len(all))
 		}
 		m = all[attempt]
-		if m.ReconsumeTimes != int32(attempt+1) || property(&m, "ORIGIN_MESSAGE_ID") != origin || property(&m, "RETRY_TOPIC") != "T" {
+		if m.ReconsumeTimes != int32(attempt+1) || property(&m, "ORIGIN_MESSAGE_ID") != origin ||
+			property(&m, "RETRY_TOPIC") != "T" {
 			t.Errorf("attempt %d: %+v", attempt, m)
 		}
 	}
@@ -309,7 +339,8 @@ func TestRetriesUntilDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead := w.only(t, "%DLQ%g", 0)
-	if dead.ReconsumeTimes != 4 || property(&dead, "ORIGIN_MESSAGE_ID") != origin || property(&dead, "UNIQ_KEY") != "u1" {
+	if dead.ReconsumeTimes != 4 || property(&dead, "ORIGIN_MESSAGE_ID") != origin ||
+		property(&dead, "UNIQ_KEY") != "u1" {
 		t.Errorf("dead letter %+v", dead)
 	}
 }
@@ -337,7 +368,8 @@ func TestDelayLevelsTable(t *testing.T) {
 		}
 	}
 	own, err := ParseDelayLevels(" 1d  0s 90m ")
-	if err != nil || own.Max() != 3 || own.Delay(1) != 24*time.Hour || own.Delay(2) != 0 || own.Delay(3) != 90*time.Minute {
+	if err != nil || own.Max() != 3 || own.Delay(1) != 24*time.Hour || own.Delay(2) != 0 ||
+		own.Delay(3) != 90*time.Minute {
 		t.Errorf("own table %v, %v", own, err)
 	}
 	for _, bad := range []string{"1", "s", "1x", "1s -2s", "1.5s", "9999999999999d", strings.Repeat("1s ", 256)} {

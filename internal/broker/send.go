@@ -91,8 +91,10 @@ func NewSender(cfg SenderConfig, topics *Topics, groups *Groups, locks *QueueLoc
 	if cfg.Cluster != "" {
 		tail = message.AppendProperty(tail, message.PropertyCluster, cfg.Cluster)
 	}
-	s := &Sender{cfg: cfg, topics: topics, groups: groups, locks: locks, stats: stats, store: messages,
-		tail: string(tail), timing: newTiming(cfg.Levels, cfg.TimerMaxDelay)}
+	s := &Sender{
+		cfg: cfg, topics: topics, groups: groups, locks: locks, stats: stats, store: messages,
+		tail: string(tail), timing: newTiming(cfg.Levels, cfg.TimerMaxDelay),
+	}
 	s.stored = s.finish
 	s.noHalf.Store(cfg.TransactionsDisabled)
 	s.limit.Store(int64(cfg.MaxMessageBytes))
@@ -210,8 +212,10 @@ func (s *Sender) createTopic(req *SendRequest) {
 	s.topics.EnsureForSend(req.Topic, req.Create.DefaultTopic, req.Create.QueueNums, sysFlag,
 		func(cfg *TopicConfig, err error) {
 			if errors.Is(err, ErrTopicNotExist) && IsRetryTopic(req.Topic) {
-				s.topics.EnsureTopic(TopicConfig{Name: req.Topic, ReadQueueNums: 1, WriteQueueNums: 1,
-					Perm: PermRead | PermWrite, SysFlag: sysFlag}, resume)
+				s.topics.EnsureTopic(TopicConfig{
+					Name: req.Topic, ReadQueueNums: 1, WriteQueueNums: 1,
+					Perm: PermRead | PermWrite, SysFlag: sysFlag,
+				}, resume)
 				return
 			}
 			resume(cfg, err)
@@ -361,8 +365,10 @@ type SendResult struct {
 // again.
 func (req *SendRequest) Result() SendResult {
 	w := &req.write
-	return SendResult{QueueID: req.queueID, QueueOffset: w.Messages[0].QueueOffset, UniqueKey: req.uniqueKey,
-		RecallHandle: req.recall, Messages: w.Messages}
+	return SendResult{
+		QueueID: req.queueID, QueueOffset: w.Messages[0].QueueOffset, UniqueKey: req.uniqueKey,
+		RecallHandle: req.recall, Messages: w.Messages,
+	}
 }
 
 // AppendMsgID appends the message id that answers a send: the offset ids of its messages, joined by commas.

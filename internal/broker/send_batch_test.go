@@ -46,7 +46,10 @@ func TestBatchIsStoredTogether(t *testing.T) {
 		t.Errorf("properties %q, %q: not as they came", all[1].Properties, all[2].Properties)
 	}
 	res := req.Result()
-	if got := string(res.AppendMsgID(nil)); got != strings.Join(ids, ",") || res.QueueOffset != 1 || res.UniqueKey != "" {
+	if got := string(
+		res.AppendMsgID(nil),
+	); got != strings.Join(ids, ",") || res.QueueOffset != 1 ||
+		res.UniqueKey != "" {
 		t.Errorf("ids %s, offset %d, key %q", got, res.QueueOffset, res.UniqueKey)
 	}
 	if w.st.writes != 3 { // the topic, and one write for each send
@@ -73,22 +76,36 @@ func TestBatchRefusals(t *testing.T) {
 		{name: "member with a transaction", body: bad("TRAN_MSG", "true"), want: illegal("message")},
 		{name: "inner batch member", body: bad("INNER_NUM", "2"), want: illegal("message")},
 		{name: "batch with DELAY", body: batch("b", ""), change: withProps("DELAY", "3"), want: illegal("message")},
-		{name: "batch with a transaction", body: batch("b", ""),
-			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared }, want: illegal("message")},
+		{
+			name: "batch with a transaction", body: batch("b", ""),
+			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared }, want: illegal("message"),
+		},
 		{name: "empty member", body: batch("b", "", "", ""), want: illegal("body")},
 		{name: "no member", body: []byte{}, want: illegal("body")},
 		{name: "cut", body: batch("b", "")[:20], want: asError[*message.FormatError](nil)},
-		{name: "C030 separator in a member", body: batch("b", "a\x01b\x01c\x02"), want: asError[*message.PropertyError](nil)},
+		{
+			name: "C030 separator in a member",
+			body: batch("b", "a\x01b\x01c\x02"),
+			want: asError[*message.PropertyError](nil),
+		},
 		{name: "C031 32767 in a member", body: batch("b", props("p", strings.Repeat("v", 32764)))},
-		{name: "C031 32768 in a member", body: batch("b", props("p", strings.Repeat("v", 32765))),
-			want: tooLarge("properties", 32767, 32768)},
-		{name: "C031 65536 in a member", body: batch("b", props("p", strings.Repeat("v", 65533))),
-			want: asError[*message.FormatError](nil)},
+		{
+			name: "C031 32768 in a member", body: batch("b", props("p", strings.Repeat("v", 32765))),
+			want: tooLarge("properties", 32767, 32768),
+		},
+		{
+			name: "C031 65536 in a member", body: batch("b", props("p", strings.Repeat("v", 65533))),
+			want: asError[*message.FormatError](nil),
+		},
 		{name: "retry topic", topic: "%RETRY%g", body: batch("b", ""), want: illegal("batch request")},
-		{name: "long retry topic", topic: "%RETRY%" + strings.Repeat("g", 121), body: batch("b", ""),
-			want: tooLarge("topic", 127, 128)},
-		{name: "too large", body: batch(strings.Repeat("x", 1<<20), "", strings.Repeat("x", 1<<20), ""),
-			want: tooLarge("message body", 2<<20, 2<<20+44)},
+		{
+			name: "long retry topic", topic: "%RETRY%" + strings.Repeat("g", 121), body: batch("b", ""),
+			want: tooLarge("topic", 127, 128),
+		},
+		{
+			name: "too large", body: batch(strings.Repeat("x", 1<<20), "", strings.Repeat("x", 1<<20), ""),
+			want: tooLarge("message body", 2<<20, 2<<20+44),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,7 +118,10 @@ func TestBatchRefusals(t *testing.T) {
 			}
 			if topic != "T" {
 				var o outcome
-				w.topics.EnsureTopic(TopicConfig{Name: topic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6}, o.gotTopic)
+				w.topics.EnsureTopic(
+					TopicConfig{Name: topic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6},
+					o.gotTopic,
+				)
 				w.st.apply()
 			}
 			before := w.st.endOfLog()
@@ -144,7 +164,12 @@ func BenchmarkSendBatch(b *testing.B) {
 	w.topic(b, "T", 4)
 	var body []byte
 	for i := range 32 {
-		body = message.AppendBatchEntry(body, 0, make([]byte, 1024), props("UNIQ_KEY", fmt.Sprint("key", i), "WAIT", "true"))
+		body = message.AppendBatchEntry(
+			body,
+			0,
+			make([]byte, 1024),
+			props("UNIQ_KEY", fmt.Sprint("key", i), "WAIT", "true"),
+		)
 	}
 	done := func(*SendRequest, error) {}
 	w.sender.store = discard{}

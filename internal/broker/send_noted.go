@@ -58,8 +58,10 @@ func (n *noted) scan(props string) error {
 	}
 	if delay != "" {
 		if n.delayLevel, err = strconv.Atoi(delay); err != nil {
-			return &IllegalError{What: "property " + message.PropertyDelayLevel,
-				Reason: "is not the number of a delay level: " + strconv.Quote(delay)}
+			return &IllegalError{
+				What:   "property " + message.PropertyDelayLevel,
+				Reason: "is not the number of a delay level: " + strconv.Quote(delay),
+			}
 		}
 	}
 	return nil
@@ -82,5 +84,6 @@ func (n *noted) check(req *SendRequest) (half bool, err error) {
 	case message.TransactionRollback:
 		return false, &IllegalError{What: "sysFlag", Reason: "says that the message was rolled back"}
 	}
-	return n.transaction && (req.ReconsumeTimes <= 0 || n.delayLevel <= 0), nil // else a retry by a client before 4.6.1
+	return n.transaction &&
+		(req.ReconsumeTimes <= 0 || n.delayLevel <= 0), nil // else a retry by a client before 4.6.1
 }

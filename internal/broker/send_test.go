@@ -44,8 +44,10 @@ func TestSendStoresTheMessage(t *testing.T) {
 		r.QueueID, r.Flag, r.SysFlag = 2, 7, message.SysFlagCompressed
 	})
 	m := w.only(t, "T", 2)
-	want := map[string]string{"UNIQ_KEY": "u1", "TAGS": "a", "KEYS": "k", "MSG_REGION": "DefaultRegion",
-		"TRACE_ON": "true", "CLUSTER": "C"}
+	want := map[string]string{
+		"UNIQ_KEY": "u1", "TAGS": "a", "KEYS": "k", "MSG_REGION": "DefaultRegion",
+		"TRACE_ON": "true", "CLUSTER": "C",
+	}
 	if diff := cmp.Diff(want, maps.Collect(message.Properties(m.Properties))); diff != "" {
 		t.Errorf("properties (-want +got):\n%s", diff)
 	}
@@ -106,48 +108,96 @@ func TestSendRefusals(t *testing.T) {
 		want              func(error) bool
 	}{
 		{name: "good", topic: "T", body: "b"},
-		{name: "C124 topic of 128", topic: long, body: "b",
-			want: asError(func(e *NameError) bool { return e.Reason == NameTooLong && e.Limit == 127 && e.Actual == 128 })},
-		{name: "C125 dot", topic: "a.b", body: "b", want: asError(func(e *NameError) bool { return e.Reason == NameIllegal })},
+		{
+			name:  "C124 topic of 128",
+			topic: long,
+			body:  "b",
+			want: asError(
+				func(e *NameError) bool { return e.Reason == NameTooLong && e.Limit == 127 && e.Actual == 128 },
+			),
+		},
+		{
+			name:  "C125 dot",
+			topic: "a.b",
+			body:  "b",
+			want:  asError(func(e *NameError) bool { return e.Reason == NameIllegal }),
+		},
 		{name: "C127 path", topic: "../../x", body: "b", want: asError[*NameError](nil)},
 		{name: "system topic", topic: ScheduleTopic, body: "b", want: denied(DeniedTopicSend)},
 		{name: "half topic", topic: TransHalfTopic, body: "b", want: denied(DeniedTopicSend)},
-		{name: "ordered topic without broker permission", topic: "Ordered", body: "b", world: noWrite,
-			want: denied(DeniedBrokerSend)},
+		{
+			name: "ordered topic without broker permission", topic: "Ordered", body: "b", world: noWrite,
+			want: denied(DeniedBrokerSend),
+		},
 		{name: "other topic without broker permission", topic: "T", body: "b", world: noWrite},
 		{name: "queue of read and write", topic: "Shrunk", body: "b", change: func(r *SendRequest) { r.QueueID = 7 }},
-		{name: "queue too high", topic: "Shrunk", body: "b", change: func(r *SendRequest) { r.QueueID = 8 },
-			want: asError(func(e *QueueIDError) bool { return e.QueueID == 8 && e.Topic.ReadQueueNums == 8 })},
-		{name: "no queue to write to", topic: "Closed", body: "b", change: func(r *SendRequest) { r.QueueID = -1 },
-			want: asError[*QueueIDError](nil)},
+		{
+			name: "queue too high", topic: "Shrunk", body: "b", change: func(r *SendRequest) { r.QueueID = 8 },
+			want: asError(func(e *QueueIDError) bool { return e.QueueID == 8 && e.Topic.ReadQueueNums == 8 }),
+		},
+		{
+			name: "no queue to write to", topic: "Closed", body: "b", change: func(r *SendRequest) { r.QueueID = -1 },
+			want: asError[*QueueIDError](nil),
+		},
 		{name: "empty body", topic: "T", want: illegal("body")},
 		{name: "C037 body of the limit", topic: "T", body: strings.Repeat("x", 100), world: limit(100)},
-		{name: "C037 body over the limit", topic: "T", body: strings.Repeat("x", 101), world: limit(100),
-			want: tooLarge("message body", 100, 101)},
-		{name: "C030 x01 in a value", topic: "T", body: "b",
-			change: func(r *SendRequest) { r.Properties = "u\x01a\x01b\x02TAGS\x01t\x02" }, want: asError[*message.PropertyError](nil)},
-		{name: "C031 32768", topic: "T", body: "b",
+		{
+			name: "C037 body over the limit", topic: "T", body: strings.Repeat("x", 101), world: limit(100),
+			want: tooLarge("message body", 100, 101),
+		},
+		{
+			name:   "C030 x01 in a value",
+			topic:  "T",
+			body:   "b",
+			change: func(r *SendRequest) { r.Properties = "u\x01a\x01b\x02TAGS\x01t\x02" },
+			want:   asError[*message.PropertyError](nil),
+		},
+		{
+			name: "C031 32768", topic: "T", body: "b",
 			change: func(r *SendRequest) { r.Properties = props("p", strings.Repeat("v", 32765)) },
-			want:   tooLarge("properties", 32767, 32768)},
-		{name: "C031 65536", topic: "T", body: "b",
+			want:   tooLarge("properties", 32767, 32768),
+		},
+		{
+			name: "C031 65536", topic: "T", body: "b",
 			change: func(r *SendRequest) { r.Properties = props("p", strings.Repeat("v", 65533)) },
-			want:   tooLarge("properties", 32767, 65536)},
-		{name: "transaction", topic: "T", body: "b", world: noHalf, change: withProps("TRAN_MSG", "True"),
-			want: denied(DeniedTransaction)},
+			want:   tooLarge("properties", 32767, 65536),
+		},
+		{
+			name: "transaction", topic: "T", body: "b", world: noHalf, change: withProps("TRAN_MSG", "True"),
+			want: denied(DeniedTransaction),
+		},
 		{name: "not a transaction", topic: "T", body: "b", change: withProps("TRAN_MSG", "false")},
-		{name: "prepared by flag", topic: "T", body: "b", world: noHalf,
-			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared }, want: denied(DeniedTransaction)},
-		{name: "rolled back by flag", topic: "T", body: "b",
-			change: func(r *SendRequest) { r.SysFlag = message.TransactionRollback }, want: illegal("sysFlag")},
-		{name: "inner batch by flag", topic: "T", body: "b",
-			change: func(r *SendRequest) { r.SysFlag = message.SysFlagInnerBatch }, want: illegal("message")},
-		{name: "inner batch by property", topic: "T", body: "b", change: withProps("INNER_NUM", "2"), want: illegal("message")},
-		{name: "delivery time", topic: "T", body: "b", change: withProps("TIMER_DELIVER_MS", "99999999999999"),
-			want: asError[*TimerError](nil)},
-		{name: "C078 level that is no number", topic: "T", body: "b", change: withProps("DELAY", "x"),
-			want: illegal("property DELAY")},
-		{name: "C035 malformed counters", topic: "T", body: "b",
-			change: func(r *SendRequest) { r.Properties = "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02" }},
+		{
+			name: "prepared by flag", topic: "T", body: "b", world: noHalf,
+			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared }, want: denied(DeniedTransaction),
+		},
+		{
+			name: "rolled back by flag", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.SysFlag = message.TransactionRollback }, want: illegal("sysFlag"),
+		},
+		{
+			name: "inner batch by flag", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.SysFlag = message.SysFlagInnerBatch }, want: illegal("message"),
+		},
+		{
+			name:   "inner batch by property",
+			topic:  "T",
+			body:   "b",
+			change: withProps("INNER_NUM", "2"),
+			want:   illegal("message"),
+		},
+		{
+			name: "delivery time", topic: "T", body: "b", change: withProps("TIMER_DELIVER_MS", "99999999999999"),
+			want: asError[*TimerError](nil),
+		},
+		{
+			name: "C078 level that is no number", topic: "T", body: "b", change: withProps("DELAY", "x"),
+			want: illegal("property DELAY"),
+		},
+		{
+			name: "C035 malformed counters", topic: "T", body: "b",
+			change: func(r *SendRequest) { r.Properties = "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02" },
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,15 +274,33 @@ func TestSendCreatesTheTopic(t *testing.T) {
 		want        *TopicConfig // name, queues and flags; nil: refused
 	}{
 		{"as the client asks", "New", nil, Creation{AutoCreateTopic, 4, false}, &TopicConfig{WriteQueueNums: 4}},
-		{"no more than the default topic has", "New", nil, Creation{AutoCreateTopic, 16, false}, &TopicConfig{WriteQueueNums: 8}},
+		{
+			"no more than the default topic has",
+			"New",
+			nil,
+			Creation{AutoCreateTopic, 16, false},
+			&TopicConfig{WriteQueueNums: 8},
+		},
 		{"unit", "New", nil, Creation{AutoCreateTopic, 4, true}, &TopicConfig{WriteQueueNums: 4, SysFlag: 1}},
 		{"unknown default topic", "New", nil, Creation{"nope", 4, false}, nil},
-		{"auto creation off", "New", func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
-			Creation{AutoCreateTopic, 4, false}, nil},
-		{"C128 auto creation off, default topic is the cluster", "New",
-			func(c *worldConfig) { c.topics.AutoCreateDisabled = true }, Creation{"C", 4, false}, nil},
-		{"retry topic with auto creation off", "%RETRY%g", func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
-			Creation{AutoCreateTopic, 4, true}, &TopicConfig{WriteQueueNums: 1, SysFlag: 2}},
+		{
+			"auto creation off", "New", func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
+			Creation{AutoCreateTopic, 4, false},
+			nil,
+		},
+		{
+			"C128 auto creation off, default topic is the cluster", "New",
+			func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
+			Creation{"C", 4, false},
+			nil,
+		},
+		{
+			"retry topic with auto creation off",
+			"%RETRY%g",
+			func(c *worldConfig) { c.topics.AutoCreateDisabled = true },
+			Creation{AutoCreateTopic, 4, true},
+			&TopicConfig{WriteQueueNums: 1, SysFlag: 2},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -246,7 +314,9 @@ func TestSendCreatesTheTopic(t *testing.T) {
 			_, err := w.send(t, tt.topic, "b", func(r *SendRequest) { r.Create = tt.create })
 			got, ok := w.topics.Lookup(tt.topic)
 			if tt.want == nil {
-				if !asError(func(e *TopicNotExistError) bool { return e.Topic == "New" })(err) || !errors.Is(err, ErrTopicNotExist) || ok {
+				if !asError(func(e *TopicNotExistError) bool { return e.Topic == "New" })(err) ||
+					!errors.Is(err, ErrTopicNotExist) ||
+					ok {
 					t.Errorf("error %v, topic exists %v", err, ok)
 				}
 				return

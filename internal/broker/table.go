@@ -89,6 +89,19 @@ type companion struct {
 	settle func(error)
 }
 
+// add makes o go along too.
+func (c *companion) add(o companion) {
+	c.states = append(c.states, o.states...)
+	if first := c.settle; first != nil && o.settle != nil {
+		c.settle = func(err error) {
+			first(err)
+			o.settle(err)
+		}
+	} else if o.settle != nil {
+		c.settle = o.settle
+	}
+}
+
 // plan is what the edits of one call come to.
 type plan[V any] struct {
 	proposed  map[string]*V

@@ -25,8 +25,23 @@ type TimerError struct {
 
 // Error begins with the original's remark, and names property, value and limit.
 func (e *TimerError) Error() string {
-	return fmt.Sprintf("timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
-		e.Limit.Milliseconds(), e.Limit, e.Property, e.Value, e.Reason)
+	return fmt.Sprintf(
+		"timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
+		e.Limit.Milliseconds(),
+		inDays(e.Limit),
+		e.Property,
+		e.Value,
+		e.Reason,
+	)
+}
+
+// inDays writes whole days as such.
+func inDays(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d%day != 0 {
+		return d.String()
+	}
+	return strconv.FormatInt(int64(d/day), 10) + " days"
 }
 
 // timerProperty is which property asks for a delivery time. When there are several the greatest counts.
@@ -140,8 +155,12 @@ func (t timing) place(w *store.Write, m *message.Message, seen *noted, now time.
 		parkUntil(w, m, due)
 		return due, nil
 	case seen.cancels != "":
-		return 0, &TimerError{Property: seen.timer.by.String(), Value: strings.Clone(seen.timer.value), Limit: t.limit,
-			Reason: "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back any more"}
+		return 0, &TimerError{
+			Property: seen.timer.by.String(),
+			Value:    strings.Clone(seen.timer.value),
+			Limit:    t.limit,
+			Reason:   "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back any more",
+		}
 	}
 	return 0, nil
 }

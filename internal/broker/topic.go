@@ -87,6 +87,7 @@ type Topics struct {
 	autoCreate atomic.Bool
 	offsets    *offset.Table
 	table      *table[TopicConfig]
+	deleted    []func(topic string) companion // what else goes with a topic; registered before the store runs
 }
 
 // NewTopics loads the table from the journal and subscribes to it: before the store runs. offsets lose what
@@ -361,6 +362,9 @@ func (t *Topics) with(name string, cur, next *TopicConfig) companion {
 	c := companion{states: drop.States, settle: drop.Settle}
 	if next == nil {
 		c.states = append(c.states, store.TopicDeletion(name))
+		for _, fn := range t.deleted {
+			c.add(fn(name))
+		}
 	}
 	return c
 }

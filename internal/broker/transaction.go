@@ -34,11 +34,12 @@ func immunitySeconds(value string) int32 {
 // about. Source: TransactionalMessageBridge.java parseHalfMessageInner.
 func prepare(w *store.Write, m *message.Message, uniqueKey string, immunity int32) {
 	half := transaction.Half{Topic: m.Topic, Immunity: immunity}
-	props := withDestination(message.WithoutProperty(m.Properties, message.PropertyTransactionID), m.Topic, m.QueueID)
-	if uniqueKey != "" {
-		props += string(message.AppendProperty(nil, message.PropertyTransactionID, uniqueKey))
+	props := message.WithoutProperty(m.Properties, message.PropertyTransactionID)
+	if uniqueKey == "" {
+		m.Properties = withDestination(props, m.Topic, m.QueueID)
+	} else {
+		m.Properties = withDestination(props, m.Topic, m.QueueID, message.PropertyTransactionID, uniqueKey)
 	}
-	m.Properties = props
 	m.SysFlag &^= message.TransactionMask
 	m.Topic, m.QueueID = TransHalfTopic, 0
 	w.State = []message.State{openState(&half)}
@@ -47,7 +48,11 @@ func prepare(w *store.Write, m *message.Message, uniqueKey string, immunity int3
 
 // openState is the state record of an open half message.
 func openState(h *transaction.Half) message.State {
-	return message.State{Space: message.SpaceTransaction, Key: transaction.AppendKey(nil, h.Offset), Value: h.AppendValue(nil)}
+	return message.State{
+		Space: message.SpaceTransaction,
+		Key:   transaction.AppendKey(nil, h.Offset),
+		Value: h.AppendValue(nil),
+	}
 }
 
 // closedState is the state record that ends it.
@@ -129,8 +134,14 @@ type TransactionStats struct {
 func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, stats *Stats, log TransactionLog,
 ) (*Transactions, error) {
 	t := &Transactions{
-		cfg: cfg, timing: newTiming(cfg.Levels, cfg.TimerMaxDelay), topics: topics, clients: clients, stats: stats, log: log,
-		logger: cfg.Logger, kick: make(chan struct{}, 1),
+		cfg:     cfg,
+		timing:  newTiming(cfg.Levels, cfg.TimerMaxDelay),
+		topics:  topics,
+		clients: clients,
+		stats:   stats,
+		log:     log,
+		logger:  cfg.Logger,
+		kick:    make(chan struct{}, 1),
 	}
 	t.mu.core, t.mu.byTopic = transaction.New(cfg.Timing), map[string]int64{}
 	err := log.ScanStateRange(message.SpaceTransaction, nil, nil, func(key, value []byte) bool {

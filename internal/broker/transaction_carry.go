@@ -105,7 +105,10 @@ func (t *Transactions) appendAndWait(w *store.Write) error {
 }
 
 // hold waits until it holds the half message; ok is false when that is not open any more.
-func (t *Transactions) hold(ctx context.Context, offset message.QueueOffset) (half transaction.Half, ok bool, err error) {
+func (t *Transactions) hold(
+	ctx context.Context,
+	offset message.QueueOffset,
+) (half transaction.Half, ok bool, err error) {
 	var mu sync.Mutex
 	abandoned := false
 	answered := make(chan struct{})
@@ -164,7 +167,10 @@ func (t *Transactions) resume(pos message.LogOffset, done func(error)) error {
 	before, err := t.log.ByKey(TransHalfTopic, key, true, maxSameKey, 0, math.MaxInt64)
 	for _, half := range before {
 		if half.PreparedTransactionOffset() == pos {
-			return &TransactionError{Reason: TransactionResumed, Detail: fmt.Sprintf("as half message %d", half.QueueOffset())}
+			return &TransactionError{
+				Reason: TransactionResumed,
+				Detail: fmt.Sprintf("as half message %d", half.QueueOffset()),
+			}
 		}
 	}
 	if err != nil {

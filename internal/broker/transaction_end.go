@@ -86,7 +86,7 @@ type TransactionError struct {
 
 // Error returns the original's remark, where it has one, and the detail.
 func (e *TransactionError) Error() string {
-	text := ""
+	var text string
 	switch e.Reason {
 	case TransactionWrongGroup:
 		text = "The producer group wrong"
@@ -137,7 +137,8 @@ func (t *Transactions) end(req *EndRequest) error {
 		return err
 	}
 	if !open {
-		return t.late(req)
+		req.Done(req, t.late(req))
+		return nil
 	}
 	t.claim(half.Offset, func(half transaction.Half, granted bool) {
 		var err error
@@ -150,7 +151,7 @@ func (t *Transactions) end(req *EndRequest) error {
 			req.again = true
 			err = t.end(req)
 		default:
-			err = t.late(req)
+			req.Done(req, t.late(req))
 		}
 		if err != nil {
 			req.Done(req, err)
@@ -164,15 +165,20 @@ func (t *Transactions) find(req *EndRequest) (half transaction.Half, open bool, 
 	if req.LogOffset < 0 {
 		return t.findByID(req, func(transaction.Half) bool { return true })
 	}
-	rec, err := t.log.Record(req.LogOffset)
+	rec, err := t.log.At(TransHalfTopic, 0, req.QueueOffset) // the shorter way to what Record finds
+	if err != nil || rec.LogOffset() != req.LogOffset {
+		rec, err = t.log.Record(req.LogOffset)
+	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return t.findByID(req, req.isOrigin)
 	case err != nil:
 		return half, false, err
 	case string(rec.Topic()) != TransHalfTopic:
-		return half, false, &TransactionError{Reason: TransactionNotFound,
-			Detail: fmt.Sprintf("what is at %d is no half message", req.LogOffset)}
+		return half, false, &TransactionError{
+			Reason: TransactionNotFound,
+			Detail: fmt.Sprintf("what is at %d is no half message", req.LogOffset),
+		}
 	}
 	if half, open = t.openAt(rec.QueueOffset()); !open {
 		if req.TransactionID == "" {
@@ -218,7 +224,7 @@ func (t *Transactions) findByID(req *EndRequest, accept func(transaction.Half) b
 		}
 	}
 	switch {
-	case closed != nil && req.LogOffset < 0:
+	case closed != nil:
 		req.half, err = message.Decode(closed)
 		return transaction.Half{Offset: closed.QueueOffset()}, false, err
 	case err != nil:
@@ -243,12 +249,18 @@ func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool,
 	}
 	group, _ := message.Property(req.half.Properties, message.PropertyProducerGroup)
 	if req.Group != "" && group != req.Group {
-		return &TransactionError{Reason: TransactionWrongGroup,
-			Detail: fmt.Sprintf("the message is of %q, not %q", strings.Clone(group), strings.Clone(req.Group))}
+		return &TransactionError{
+			Reason: TransactionWrongGroup,
+			Detail: fmt.Sprintf("the message is of %q, not %q", strings.Clone(group), strings.Clone(req.Group)),
+		}
 	}
-	if req.LogOffset >= 0 && req.QueueOffset != req.half.QueueOffset && !req.isOrigin(*half) {
-		return &TransactionError{Reason: TransactionWrongQueueOffset,
-			Detail: fmt.Sprintf("the message is at %d, not %d", req.half.QueueOffset, req.QueueOffset)}
+	// One that is not open may be another one of the same id: there is nothing to decide, only something to say.
+	compared := req.LogOffset >= 0 && (open || req.LogOffset == req.half.LogOffset)
+	if compared && req.QueueOffset != req.half.QueueOffset && !req.isOrigin(*half) {
+		return &TransactionError{
+			Reason: TransactionWrongQueueOffset,
+			Detail: fmt.Sprintf("the message is at %d, not %d", req.half.QueueOffset, req.QueueOffset),
+		}
 	}
 	return nil
 }
@@ -279,7 +291,10 @@ func (t *Transactions) decide(req *EndRequest, half *transaction.Half) error {
 func (t *Transactions) realMessage(req *EndRequest) error {
 	topic, queueID, ok := destination(req.half.Properties)
 	if !ok {
-		return &TransactionError{Reason: TransactionNotFound, Detail: "the half message does not say where it was going"}
+		return &TransactionError{
+			Reason: TransactionNotFound,
+			Detail: "the half message does not say where it was going",
+		}
 	}
 	if _, ok := t.topics.Lookup(topic); !ok {
 		return &TopicNotExistError{Topic: strings.Clone(topic)}
@@ -293,8 +308,12 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 	if req.LogOffset >= 0 {
 		m.PreparedTransactionOffset = req.LogOffset
 	}
-	m.Properties = message.WithoutProperty(m.Properties, message.PropertyTransactionPrepared, message.PropertyRealTopic,
-		message.PropertyRealQueueID)
+	m.Properties = message.WithoutProperty(
+		m.Properties,
+		message.PropertyTransactionPrepared,
+		message.PropertyRealTopic,
+		message.PropertyRealQueueID,
+	)
 	var seen noted
 	if err := seen.scan(m.Properties); err != nil {
 		return err
@@ -333,8 +352,11 @@ func (t *Transactions) late(req *EndRequest) error {
 	}
 	parked, _ := t.log.ByKey(TransCheckMaxTimeTopic, key, true, 1, 0, math.MaxInt64) // not found: it was rolled back
 	if len(parked) > 0 {
-		return &TransactionError{Reason: TransactionParked, Detail: "resume it with RESUME_CHECK_HALF_MESSAGE (323) and msgId " +
-			message.OffsetMsgID(parked[0].StoreHost(), parked[0].LogOffset())}
+		return &TransactionError{
+			Reason: TransactionParked,
+			Detail: "resume it with RESUME_CHECK_HALF_MESSAGE (323) and msgId " +
+				message.OffsetMsgID(parked[0].StoreHost(), parked[0].LogOffset()),
+		}
 	}
 	if req.Decision == Rollback {
 		return nil

@@ -43,8 +43,10 @@ func openWorld(tb fataler, st *memStore, configure ...func(*worldConfig)) *world
 	cfg := worldConfig{
 		topics: TopicsConfig{System: SystemNames{Cluster: "C", Broker: "b"}, Logger: quiet()},
 		groups: GroupsConfig{Logger: quiet()},
-		sender: SenderConfig{BrokerAddr: "10.0.0.1", Cluster: "C",
-			UniqueIDs: message.NewUniqueIDs(netip.MustParseAddr("10.0.0.1"), 1, 2)},
+		sender: SenderConfig{
+			BrokerAddr: "10.0.0.1", Cluster: "C",
+			UniqueIDs: message.NewUniqueIDs(netip.MustParseAddr("10.0.0.1"), 1, 2),
+		},
 		puller: PullerConfig{BrokerAddr: "10.0.0.1", Logger: quiet()},
 	}
 	for _, fn := range configure {

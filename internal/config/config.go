@@ -100,7 +100,7 @@ type Topic struct {
 type Message struct {
 	MaxSizeBytes   int32         // maxMessageSize, default 4 MiB
 	DelayLevels    string        // messageDelayLevel
-	PropertyFilter bool          // enablePropertyFilter: SQL92 subscriptions
+	PropertyFilter bool          // enablePropertyFilter: SQL92 subscriptions, default true; the original's is false
 	Recall         bool          // recallMessageEnable
 	QueryMaxNum    int32         // defaultQueryMaxNum, default 32
 	LitePull       bool          // litePullMessageEnable, default true
@@ -153,15 +153,17 @@ func New() *Config {
 			ClusterTopic: true, BrokerTopic: true, NotifyConsumerChanges: true,
 		},
 		Message: Message{
-			MaxSizeBytes:  4 << 20,
-			DelayLevels:   DefaultDelayLevels,
-			QueryMaxNum:   32,
-			LitePull:      true,
-			LongPolling:   true,
-			ShortPolling:  time.Second,
-			TransTimeout:  6 * time.Second,
-			TransInterval: 30 * time.Second,
-			TransCheckMax: 15,
+			MaxSizeBytes:   4 << 20,
+			DelayLevels:    DefaultDelayLevels,
+			PropertyFilter: true,
+			Recall:         true,
+			QueryMaxNum:    32,
+			LitePull:       true,
+			LongPolling:    true,
+			ShortPolling:   time.Second,
+			TransTimeout:   6 * time.Second,
+			TransInterval:  30 * time.Second,
+			TransCheckMax:  15,
 		},
 		Client: Client{
 			SendTimeout: 3 * time.Second, SendQueueCount: 10_000, SendQueueBytes: 64 << 20, PullQueueCount: 100_000,

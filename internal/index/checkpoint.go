@@ -28,7 +28,7 @@ type applier struct {
 	applied message.LogOffset // last position given to Checkpoint
 	begun   message.LogOffset // position of the last checkpoint begun
 	running *checkpoint       // the last one begun; nil before the first
-	warm    []*Queue          // queues of the last checkpoint: they lose their memory if they stay unchanged for another one
+	warm    []*Queue          // queues of the last checkpoint; unchanged during the next, they lose their memory
 }
 
 // checkpoint is one job: what to write, until it is durable.

@@ -90,7 +90,8 @@ func FuzzDecodeChunk(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(c.slots) > chunkEntries || chunkNumber(c.base) != 3 || len(c.slots) > 0 && chunkNumber(c.end()-1) != 3 {
+		if len(c.slots) > chunkEntries || chunkNumber(c.base) != 3 ||
+			len(c.slots) > 0 && chunkNumber(c.end()-1) != 3 {
 			t.Fatalf("decoded %d entries from %d", len(c.slots), c.base)
 		}
 		again, err := decodeChunk(3, appendChunk(nil, c.base, c.slots))
@@ -149,9 +150,11 @@ func TestFormats(t *testing.T) {
 		{"tail key", "030000000780000002", appendQueueKey(nil, spaceTail, 7, 2)},
 		{"chunk key", "05000000078000000200000000000000ff", appendChunkKey(nil, 7, 2, 255)},
 		{"state key", "1003" + "6162", appendStateKey(nil, message.SpaceOffset, []byte("ab"))},
-		{"sidecar", "726f716b65797331" + "e803000000000000" + "d007000000000000" + "01000000" + "00000000" +
-			"60431673" + "00000000" + "01000000" + "a1605e5b" + "07000000" + "ab7c1ac8",
-			sidecarFiles{table: castagnoli()}.encode(table)},
+		{
+			"sidecar", "726f716b65797331" + "e803000000000000" + "d007000000000000" + "01000000" + "00000000" +
+				"60431673" + "00000000" + "01000000" + "a1605e5b" + "07000000" + "ab7c1ac8",
+			sidecarFiles{table: castagnoli()}.encode(table),
+		},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
 			t.Errorf("%s is %s, want %s", c.name, got, c.want)

@@ -83,7 +83,8 @@ func (c *crowd) readQueues(rng *rand.Rand) error {
 			return fmt.Errorf("read %s/%d at %d (%d-%d): %d, %w", topic, q.ID(), from, low, next, n, err)
 		}
 		for i, e := range buf[:n] {
-			if e.Offset != from+message.QueueOffset(i) || e.TagsCode != crowdTags(q.ID(), e.Offset) || e.Size != crowdBytes {
+			if e.Offset != from+message.QueueOffset(i) || e.TagsCode != crowdTags(q.ID(), e.Offset) ||
+				e.Size != crowdBytes {
 				return fmt.Errorf("read %s/%d at %d: wrong entry %+v", topic, q.ID(), from, e)
 			}
 		}
@@ -132,7 +133,7 @@ func (c *crowd) drop() error {
 // topics.
 func TestConcurrency(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	entries := 150_000
+	entries := 60_000
 	if testing.Short() {
 		entries = 20_000
 	}

@@ -15,7 +15,7 @@ type Config struct {
 	CheckpointBytes int64
 	// CacheBytes bounds Pebble's cache of blocks. Default 16 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size at which Pebble flushes on its own. Default 8 MiB.
+	// MemTableBytes is the size at which Pebble flushes on its own. Default 4 MiB.
 	MemTableBytes int64
 	// Logger gets what an operator should know. Default: nothing is logged.
 	Logger *slog.Logger
@@ -25,7 +25,7 @@ const (
 	defaultCheckpointBytes = 32 << 20
 	maxCheckpointBytes     = 1 << 30
 	defaultCacheBytes      = 16 << 20
-	defaultMemTableBytes   = 8 << 20
+	defaultMemTableBytes   = 4 << 20
 	minMemTableBytes       = 64 << 10
 
 	// A checkpoint that runs while this many times CheckpointBytes wait makes the applier wait for it …

@@ -4,6 +4,7 @@ package index
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -112,6 +113,13 @@ func checkDamaged(t *testing.T, disk vfs.FS, cfg Config, l *modelLog, name strin
 			t.Errorf("%s: read says %v, Err says nothing", name, err)
 		}
 		_ = d.Close() // may or may not find damage on its way
+		again, openErr := Open("/data/index", disk, cfg)
+		if openErr == nil {
+			_ = again.Close()
+		}
+		if err != nil && !strings.Contains(fmt.Sprint(openErr), "found earlier") {
+			t.Errorf("%s: after %v it opens again: %v", name, err, openErr)
+		}
 	}
 	var damage *CorruptError
 	switch {

@@ -35,13 +35,13 @@ func (m *machine) add(t *rapid.T) {
 	queue := rapid.Int32Range(0, 2).Draw(t, "queue")
 	name := fmt.Sprintf("%s/%d", topic, queue)
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "entries"), 1))
-	for range rapid.SampledFrom([]int{1, 1, 3, 130, 300}).Draw(t, "count") {
+	for range rapid.SampledFrom([]int{1, 1, 3, 130, 260}).Draw(t, "count") {
 		o := op{
 			kind: "add", topic: topic, queue: queue, off: m.next[name],
 			size: 91 + rng.Int32N(300), tags: int64(rng.Uint64() >> rng.IntN(64)),
 		}
 		for range rng.IntN(3) {
-			o.keys = append(o.keys, fmt.Sprintf("k%d", rng.IntN(30)))
+			o.keys = append(o.keys, fmt.Sprintf("k%d", rng.IntN(12)))
 		}
 		m.next[name]++
 		m.apply(t, o)

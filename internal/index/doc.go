@@ -15,8 +15,9 @@
 // # Invariants
 //
 //   - Pebble flushes whole batches in the order of their commit, so what a crash leaves is a prefix of the batches.
-//   - A checkpoint for position P holds all queue changes before P and none after, and is committed behind all state before
-//     P; its sidecars are durable before it. So after a crash queues and keys are exactly those of Applied.
+//   - A checkpoint for position P holds all queue changes before P and none after, and is committed behind all
+//     state before P; its sidecars are durable before it. So after a crash queues and keys are exactly those of
+//     Applied.
 //   - State may be newer than Applied; its replay ends in the same values. High says how new it may be.
 //   - In memory: min <= persisted <= next of each queue; entries from persisted on are in memory, those below are in
 //     Pebble, and recent ones in both.

@@ -5,9 +5,11 @@ package index
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // ErrDropped says that a queue offset is below what the index retains, or that its topic was deleted.
@@ -51,3 +53,42 @@ func isCorruption(err error) bool {
 
 // damage makes one line of what Pebble says about a damaged file.
 func damage(path string, details error) error { return fmt.Errorf("%s: %w", path, details) }
+
+// damagedName is the file that says why an index is damaged. Not all damage is met when an index is opened; what was met
+// once must not be met again and again.
+const (
+	damagedName   = "damaged"
+	maxDamageNote = 4096
+)
+
+// noteDamage leaves a note for the next Open, if cause is one that only a rebuild cures.
+func (d *DB) noteDamage(disk vfs.FS, cause error) {
+	var damaged *CorruptError
+	if !errors.As(cause, &damaged) {
+		return
+	}
+	f, err := disk.Create(disk.PathJoin(d.dir, damagedName), vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write([]byte(damaged.Cause.Error()))
+		err = errors.Join(err, f.Sync(), f.Close(), syncDir(disk, d.dir))
+	}
+	if err != nil {
+		d.cfg.Logger.Warn("index cannot note that it is damaged", "error", err)
+	}
+}
+
+// findDamage returns what an earlier run noted as a *CorruptError.
+func findDamage(dir string, disk vfs.FS) error {
+	f, err := disk.Open(disk.PathJoin(dir, damagedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open index %s: %w", dir, err)
+	}
+	note, err := io.ReadAll(io.LimitReader(f, maxDamageNote))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("open index %s: %w", dir, err)
+	}
+	return &CorruptError{Dir: dir, Cause: fmt.Errorf("found earlier: %s", note)}
+}

@@ -19,7 +19,10 @@ const (
 // is opened again.
 type health struct {
 	log *slog.Logger
-	mu  struct {
+	// onBreak is called once, with what broke the index. It may be called with Pebble's locks held.
+	onBreak func(error)
+
+	mu struct {
 		sync.Mutex
 		failing  error
 		streak   int // failures since the last success
@@ -32,9 +35,13 @@ type health struct {
 	closing chan struct{} // closed by close
 }
 
-func newHealth(log *slog.Logger) *health {
+func newHealth(log *slog.Logger, onBreak func(error)) *health {
 	return &health{
-		log: log, failed: make(chan struct{}, 1), broken: make(chan struct{}), closing: make(chan struct{}),
+		log:     log,
+		onBreak: onBreak,
+		failed:  make(chan struct{}, 1),
+		broken:  make(chan struct{}),
+		closing: make(chan struct{}),
 	}
 }
 
@@ -94,6 +101,7 @@ func (h *health) breakDown(err error) {
 	h.mu.Unlock()
 	if first {
 		h.log.Error("index is broken", "error", err)
+		h.onBreak(err)
 	}
 }
 

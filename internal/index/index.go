@@ -45,7 +45,8 @@ func Open(dir string, fs vfs.FS, cfg Config) (*DB, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &DB{cfg: cfg, dir: dir, health: newHealth(cfg.Logger)}
+	d := &DB{cfg: cfg, dir: dir}
+	d.health = newHealth(cfg.Logger, func(cause error) { d.noteDamage(fs, cause) })
 	d.topics.byName = make(map[string]*topic)
 	d.applier.epoch = 1
 	d.keys.files = sidecarFiles{fs: fs, dir: fs.PathJoin(dir, "keys"), table: castagnoli()}
@@ -56,6 +57,9 @@ func Open(dir string, fs vfs.FS, cfg Config) (*DB, error) {
 	var err error
 	if d.lock, err = pebble.LockDirectory(pebbleDir, fs); err != nil {
 		return nil, fmt.Errorf("index %s is in use: %w", dir, err)
+	}
+	if err := findDamage(dir, fs); err != nil {
+		return nil, errors.Join(err, d.lock.Close())
 	}
 	if d.pebble, err = openPebble(pebbleDir, fs, d); err != nil {
 		return nil, errors.Join(openError(dir, err), d.lock.Close())

@@ -19,6 +19,7 @@ var ranks = map[string]int{
 	"internal/index":           10,
 	"internal/store":           20,
 	"internal/broker/snapshot": 25, // maps for readers without a lock
+	"internal/broker/filter/":  25, // filter/sql92
 	"internal/broker/":         30, // broker/filter, broker/offset
 	"internal/broker":          40,
 	"internal/nameserver":      40,

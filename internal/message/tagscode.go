@@ -8,7 +8,7 @@ import "unicode/utf8"
 // units of the whole TAGS value, sign-extended; 0 for no tag.
 func TagsCode(tag string) int64 {
 	var h int32
-	for i := 0; i < len(tag); i++ {
+	for i := range len(tag) {
 		if tag[i] >= utf8.RuneSelf {
 			return wideTagsCode(h, tag[i:])
 		}

@@ -213,7 +213,7 @@ type holder struct {
 }
 
 func newHolder() *holder {
-	return &holder{calls: make(chan *Call, 100), cancelled: make(chan *Call, 100)}
+	return &holder{calls: make(chan *Call, 1000), cancelled: make(chan *Call, 1000)}
 }
 
 func (h *holder) process(_ context.Context, c *Call) {

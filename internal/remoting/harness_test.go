@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -121,6 +122,12 @@ func (h *harness) end(t testing.TB) {
 	case <-time.After(patience):
 		t.Fatal("Serve did not return")
 	}
+}
+
+// wantLog waits for a text in the log: a line may follow what it tells of.
+func (h *harness) wantLog(t testing.TB, text string) {
+	t.Helper()
+	eventually(t, "log of "+text, func() bool { return strings.Contains(h.log.String(), text) })
 }
 
 func (h *harness) addr() string { return h.Listeners()[0].Addr }

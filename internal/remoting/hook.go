@@ -53,7 +53,7 @@ func (h *hooks) add(list []Hook) {
 
 func (h *hooks) before(ctx context.Context, c *Call) context.Context {
 	for _, hook := range h.all {
-		ctx = hook.Before(ctx, c)
+		ctx = hook.Before(ctx, c) //nolint:fatcontext // each hook may add to it, once a call
 	}
 	return ctx
 }

@@ -207,9 +207,7 @@ func TestSlowReader(t *testing.T) {
 	if n := served.Load(); n > 200 { // socket buffers take some MiB
 		t.Errorf("%d requests of a client that does not read were executed", n)
 	}
-	if !strings.Contains(h.log.String(), ErrSlowReader.Error()) {
-		t.Error(h.log.String())
-	}
+	h.wantLog(t, ErrSlowReader.Error())
 	if h.eng.backlog.Load() != 0 {
 		t.Errorf("%d bytes are still counted", h.eng.backlog.Load())
 	}
@@ -268,7 +266,5 @@ func TestTooMuchOwed(t *testing.T) {
 		(<-calls).Reply(Response{Body: answer})
 	}
 	eventually(t, "it is closed", func() bool { return h.Stats().Open == 0 })
-	if !strings.Contains(h.log.String(), "bytes not taken, limit 1048576") {
-		t.Error(h.log.String())
-	}
+	h.wantLog(t, "bytes not taken, limit 1048576")
 }

@@ -30,8 +30,8 @@ func (f *feeder) read(p []byte) int {
 // pump reads frames out of the feeder as a connection does, over a raw socket or a blocking one.
 func pump(eng *engine, f *feeder, blocking bool, each func([]byte)) error {
 	var in inbuf
-	need := lengthBytes
 	for {
+		var need int
 		for {
 			frame, n, err := in.next(eng.limits.MaxFrameBytes)
 			if err != nil {

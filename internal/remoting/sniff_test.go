@@ -160,9 +160,7 @@ func TestBrokenProxyHeaders(t *testing.T) {
 	defer nc.Close()
 	write(t, nc, []byte("PROXY UNKNOWN\r\n"))
 	wantClosed(t, nc)
-	if !strings.Contains(h.log.String(), "which is not in the trusted networks") {
-		t.Error(h.log.String())
-	}
+	h.wantLog(t, "which is not in the trusted networks")
 }
 
 // TestC003HTTPOnTheNativePort: recognised, answered or closed at once with a line naming the right port.
@@ -201,9 +199,7 @@ func TestC003HTTPOnTheNativePort(t *testing.T) {
 	if err != nil || !strings.Contains(string(answer), "gRPC is served on mq.example.org:8081") {
 		t.Fatalf("%q %v", answer, err)
 	}
-	if log := h.log.String(); !strings.Contains(log, "gRPC is served on mq.example.org:8081") {
-		t.Fatal(log)
-	}
+	h.wantLog(t, "gRPC is served on mq.example.org:8081")
 	other, err := net.Dial("tcp", h.Listeners()[1].Addr)
 	if err != nil {
 		t.Fatal(err)

@@ -313,10 +313,19 @@ func TestWireClients(t *testing.T) {
 		)
 	}
 	w.ok(protocol.CheckClientConfig, nil, check("a || b", "TAG"))
-	remark := w.refused(protocol.SystemError, protocol.CheckClientConfig, nil, check("a > 3", "SQL92"))
-	if !strings.Contains(remark, "does not support consumer to filter message by SQL92") {
-		t.Errorf("remark %q", remark)
+	w.ok(protocol.CheckClientConfig, nil, check("a > 3 AND b IN ('x')", "SQL92"))
+	remark := w.refused(protocol.SubscriptionParseFailed, protocol.CheckClientConfig, nil,
+		check("(a is not null and a between 0 3)", "SQL92"))
+	if !strings.Contains(remark, "line 1, column 32: expected AND") {
+		t.Errorf("C067: remark %q", remark)
 	}
+	w.refused(protocol.SubscriptionParseFailed, protocol.CheckClientConfig, nil, check("", "SQL92"))
+	w.ok(protocol.UpdateBrokerConfig, nil, []byte("enablePropertyFilter=false\n"))
+	remark = w.refused(protocol.SystemError, protocol.CheckClientConfig, nil, check("a > 3", "SQL92"))
+	if remark != "The broker does not support consumer to filter message by SQL92" {
+		t.Errorf("switched off: remark %q", remark)
+	}
+	w.ok(protocol.UpdateBrokerConfig, nil, []byte("enablePropertyFilter=true\n"))
 	w.topic("t", 1)
 	w.heartbeat(w.client, "c1", "g", "t")
 	ids := body[protocol.GetConsumerListByGroupResponseBody](t, w.ok(protocol.GetConsumerListByGroup,

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/broker/transaction"
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/index"
@@ -22,6 +24,8 @@ import (
 )
 
 // node is a broker: its store, its tables and rules, and the request families over them.
+//
+//lint:wide one field a request family
 type node struct {
 	store *store.Store
 	rules *rules
@@ -36,10 +40,18 @@ type node struct {
 	resets  *resetRequests
 	observe *observeRequests
 	relays  *relayRequests
+	pops    *popRequests
+	assigns *assignmentRequests
 	self    *nodeRequests
+
+	transactions *transactionRequests
+	recalls      *recallRequests
+	replies      *replyRequests
 }
 
 // rules are the broker's tables and what acts on them.
+//
+//lint:wide the list of what a broker is made of
 type rules struct {
 	topics  *broker.Topics
 	groups  *broker.Groups
@@ -47,9 +59,16 @@ type rules struct {
 	clients *broker.Clients
 	locks   *broker.QueueLocks
 	stats   *broker.Stats
+	filters *filter.Cache
 	sender  *broker.Sender
 	puller  *broker.Puller
 	delays  *broker.Delays
+	popper  *broker.Popper
+
+	transactions *broker.Transactions
+	recalls      *broker.Recalls
+	replies      *broker.Replies
+	brokerName   string
 }
 
 func storeConfig(cfg *config.Config, self *identity, log *slog.Logger) store.Config {
@@ -101,13 +120,17 @@ func newNode(
 	}
 	n := &node{store: st, rules: ru}
 	n.addRequests(cfg, self, set, l, version)
+	if n.assigns.modes, err = broker.NewRequestModes(st, log.With("component", "broker")); err != nil {
+		return nil, fmt.Errorf("load the request modes: %w", err)
+	}
 	set.watchers = append(set.watchers, ru.configure)
 	return n, nil
 }
 
 func newRules(cfg *config.Config, self *identity, st *store.Store, log *slog.Logger) (*rules, error) {
 	names := broker.SystemNames{Cluster: self.cluster, Broker: self.brokerName}
-	r := &rules{stats: broker.NewStats(names, time.Now())}
+	r := &rules{stats: broker.NewStats(names, time.Now()), filters: filter.NewCache(), brokerName: self.brokerName}
+	r.filters.SetSQL(cfg.Message.PropertyFilter)
 	var err error
 	if r.offsets, err = offset.New(st, log); err != nil {
 		return nil, err
@@ -131,14 +154,32 @@ func newRules(cfg *config.Config, self *identity, st *store.Store, log *slog.Log
 	r.sender = broker.NewSender(broker.SenderConfig{
 		BrokerAddr: self.storeHost.Addr().String(), WriteDisabled: cfg.Topic.BrokerPermission&broker.PermWrite == 0,
 		Cluster: self.cluster, Region: cfg.Identity.RegionID, TraceOff: !cfg.Topic.TraceOn,
-		MaxMessageBytes: int(cfg.Message.MaxSizeBytes), Levels: levels,
-		UniqueIDs: message.NewUniqueIDs(self.storeHost.Addr(), os.Getpid(), uint32(time.Now().UnixNano())),
+		MaxMessageBytes: int(cfg.Message.MaxSizeBytes), Levels: levels, BrokerName: self.brokerName,
+		TransactionsDisabled: cfg.Topic.RejectTransactions,
+		UniqueIDs:            message.NewUniqueIDs(self.storeHost.Addr(), os.Getpid(), uint32(time.Now().UnixNano())),
 	}, r.topics, r.groups, r.locks, r.stats, st)
 	r.topics.OnChange(r.forgetTopics)
 	r.groups.OnChange(r.forgetGroups)
 	r.delays = broker.NewDelays(r.topics, st, log)
 	st.OnState(message.SpaceTimer, r.delays.OnTimer)
 	st.OnRetain(r.delays.CarryForward)
+	r.recalls = broker.NewRecalls(broker.RecallsConfig{
+		BrokerName: self.brokerName, Disabled: !cfg.Message.Recall,
+	}, r.topics, r.delays, st)
+	r.replies = broker.NewReplies(broker.RepliesConfig{Push: pushReply(self.storeHost), Logger: log},
+		r.topics, r.clients, r.sender)
+	r.transactions, err = broker.NewTransactions(broker.TransactionsConfig{
+		Timing: transaction.Config{
+			Timeout: cfg.Message.TransTimeout, Interval: cfg.Message.TransInterval,
+			MaxChecks: int(cfg.Message.TransCheckMax), MaxAge: cfg.Store.FileReservedTime,
+		},
+		Levels: levels, Send: r.sendCheck, Logger: log,
+	}, r.topics, r.clients, r.stats, st)
+	if err != nil {
+		return nil, err
+	}
+	st.OnState(message.SpaceTransaction, r.transactions.OnState)
+	st.OnRetain(r.transactions.CarryForward)
 	return r, nil
 }
 
@@ -160,11 +201,27 @@ func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.
 	r.puller = broker.NewPuller(broker.PullerConfig{
 		BrokerAddr: self.storeHost.Addr().String(), ReadDisabled: cfg.Topic.BrokerPermission&broker.PermRead == 0,
 		LitePullDisabled: !cfg.Message.LitePull, LongPollingDisabled: !cfg.Message.LongPolling,
-		ShortPolling: cfg.Message.ShortPolling, MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
+		ShortPolling: cfg.Message.ShortPolling, Filters: r.filters, MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
 		Logger: log.With("component", "broker"),
 	}, r.topics, r.groups, r.clients, r.offsets, r.stats, n.store)
 	n.pulls.puller = r.puller
 	n.store.OnSettled(flush)
+}
+
+// share makes the popper, whose answers flush writes out.
+func (n *node) share(cfg *config.Config, self *identity, flush func(), log *slog.Logger) error {
+	r := n.rules
+	popper, err := broker.NewPopper(broker.PopperConfig{
+		BrokerName: self.brokerName, BrokerAddr: self.storeHost.Addr().String(),
+		ReadDisabled: cfg.Topic.BrokerPermission&broker.PermRead == 0, MaxPollingSize: cfg.Client.PullQueueCount,
+		Filters: r.filters, LogEnd: n.store.End, Flush: flush, Logger: log.With("component", "broker"),
+	}, r.topics, r.groups, r.offsets, r.stats, n.store)
+	if err != nil {
+		return err
+	}
+	r.popper, n.pops.popper = popper, popper
+	n.store.OnRetain(popper.CarryForward)
+	return nil
 }
 
 func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l *lanes, version string) {
@@ -175,9 +232,11 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 	n.offsets = &offsets
 	n.clients = &clientRequests{
 		heartbeats: broker.NewHeartbeats(r.topics, r.groups, r.clients, set.log), clients: r.clients, locks: r.locks,
-		options: opts,
+		filters: r.filters,
 	}
-	n.queries = &queryRequests{store: n.store, topics: r.topics, clients: r.clients, options: opts}
+	n.queries = &queryRequests{
+		store: n.store, topics: r.topics, clients: r.clients, filters: r.filters, options: opts,
+	}
 	n.topics = &topicRequests{topics: r.topics, store: n.store, stats: r.stats, self: self}
 	n.groups = &groupRequests{groups: r.groups, offsets: r.offsets}
 	n.resets = &resetRequests{offsetRequests: offsets, self: self}
@@ -190,7 +249,17 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 		store:   n.store,
 		self:    self,
 	}
+	n.transactions = &transactionRequests{transactions: r.transactions}
+	n.recalls = &recallRequests{recalls: r.recalls, region: cfg.Identity.RegionID}
+	n.replies = &replyRequests{replies: r.replies, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}
 	n.relays = &relayRequests{clients: r.clients, store: n.store, self: self}
+	n.pops = &popRequests{topics: r.topics}
+	n.assigns = &assignmentRequests{
+		topics:  r.topics,
+		groups:  r.groups,
+		clients: r.clients,
+		self:    self,
+	}
 	n.self = &nodeRequests{
 		store: n.store, stats: r.stats, settings: set, lanes: l, version: version, started: time.Now(),
 	}
@@ -218,7 +287,9 @@ func (r *rules) forgetGroups(changed []string) {
 func (r *rules) configure(cfg *config.Config) {
 	r.topics.SetAutoCreate(cfg.Topic.AutoCreateTopic)
 	r.groups.SetAutoCreate(cfg.Topic.AutoCreateGroup)
+	r.recalls.SetDisabled(!cfg.Message.Recall)
 	r.sender.SetMaxMessageBytes(int(cfg.Message.MaxSizeBytes))
+	r.filters.SetSQL(cfg.Message.PropertyFilter)
 }
 
 // tick is the upkeep of the tables, about once a second.
@@ -240,13 +311,16 @@ func (r *rules) disconnected(channel broker.Channel, now time.Time) {
 	r.clients.Disconnected(channel, now)
 	r.locks.Disconnected(channel, now)
 	r.puller.Disconnected(channel.ID())
+	r.popper.Disconnected(channel.ID())
 }
 
 // run runs the rules until ctx is done. Held pulls are answered then.
 func (r *rules) run(ctx context.Context, flushOffsets time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.puller.Run(ctx) })
+	g.Go(func() error { return r.popper.Run(ctx) })
 	g.Go(func() error { return r.delays.Run(ctx) })
+	g.Go(func() error { return r.transactions.Run(ctx) })
 	g.Go(func() error {
 		every(ctx, time.Second, r.tick)
 		return nil

@@ -22,7 +22,7 @@ type clientRequests struct {
 	heartbeats *broker.Heartbeats
 	clients    *broker.Clients
 	locks      *broker.QueueLocks
-	options    *live
+	filters    *filter.Cache
 }
 
 func (s *clientRequests) heartBeat(_ context.Context, c *remoting.Call) {
@@ -103,16 +103,10 @@ func (s *clientRequests) checkConfig(_ context.Context, c *remoting.Call) (remot
 		return remoting.Response{}, err
 	}
 	sub := body.SubscriptionData
-	if sub == nil || sub.ExpressionType == "" || sub.ExpressionType == protocol.ExpressionTag {
+	if sub == nil || !filter.IsSQL(sub.ExpressionType) {
 		return remoting.Response{}, nil
 	}
-	if !s.options.load().Message.PropertyFilter {
-		return remoting.Response{}, &protocol.Error{
-			Code:   protocol.SystemError,
-			Remark: "The broker does not support consumer to filter message by " + sub.ExpressionType,
-		}
-	}
-	_, err = filter.ParseSubscription(sub.Topic, sub.SubString, sub.ExpressionType)
+	_, err = s.filters.Parse(sub.SubString, sub.ExpressionType)
 	return remoting.Response{}, err
 }
 

@@ -16,7 +16,7 @@ func diskUse(dir string) disk {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return disk{}
 	}
-	size := uint64(st.Bsize) //nolint:unconvert // its type differs between systems
+	size := uint64(st.Bsize) // its type differs between systems
 	return disk{total: st.Blocks * size, free: st.Bavail * size}
 }
 

@@ -9,7 +9,9 @@ import (
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/broker/filter"
+	"github.com/roquetmq/roquet/internal/broker/filter/sql92"
 	"github.com/roquetmq/roquet/internal/broker/offset"
+	"github.com/roquetmq/roquet/internal/broker/pop"
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/nameserver"
@@ -33,6 +35,12 @@ func (m *errorMapper) mapError(err error) *protocol.Error {
 //
 //lint:long one flat table from error to code
 func codeOf(err error) (protocol.ResponseCode, bool) {
+	if code, ok := recallCode(err); ok {
+		return code, true
+	}
+	if code, ok := transactionCode(err); ok {
+		return code, true
+	}
 	for _, entry := range []struct {
 		code protocol.ResponseCode
 		is   bool
@@ -47,12 +55,17 @@ func codeOf(err error) (protocol.ResponseCode, bool) {
 		{protocol.SystemError, isA[*broker.LookupError](err)},
 		{protocol.MessageIllegal, isA[*broker.TimerError](err)},
 		{protocol.MessageIllegal, isA[*broker.IllegalError](err)},
+		{protocol.MessageIllegal, isA[*broker.TimerError](err)},
+		{protocol.SystemError, isA[*broker.ReplyError](err)},
 		{protocol.MessageIllegal, isA[*message.SizeError](err)},
 		{protocol.MessageIllegal, isA[*message.PropertyError](err)},
 		{protocol.MessageIllegal, isA[*message.FormatError](err)},
 		{protocol.MessageIllegal, errors.Is(err, commitlog.ErrTooLarge)},
-		{protocol.SubscriptionParseFailed, isA[*filter.UnsupportedError](err)},
+		{protocol.SystemError, isA[*filter.UnsupportedError](err)},
+		{protocol.FilterDataNotExist, isA[*broker.FilterDataError](err)},
+		{protocol.SubscriptionParseFailed, isA[*sql92.SyntaxError](err)},
 		{protocol.SubscriptionParseFailed, errors.Is(err, filter.ErrEmpty)},
+		{protocol.NoMessage, isA[*pop.HandleError](err)},
 		{protocol.SystemError, isA[*offset.RangeError](err)},
 		{protocol.SystemError, isA[*notForcedError](err)},
 		{protocol.SystemError, errors.Is(err, nameserver.ErrNotRegistered)},
@@ -76,22 +89,44 @@ func codeOf(err error) (protocol.ResponseCode, bool) {
 
 // remarkOf is the error's text, with RocketMQ's words for flow control before it.
 func remarkOf(err error, code protocol.ResponseCode) string {
-	switch {
-	case code == protocol.SystemBusy:
+	switch code {
+	case protocol.SystemBusy:
 		return "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, " + err.Error()
-	case code == protocol.ServiceNotAvailable:
+	case protocol.ServiceNotAvailable:
 		return "service not available now. " + err.Error()
 	default:
 		return err.Error()
 	}
 }
 
+// recallCode is NO_PERMISSION when recalls are switched off, else ILLEGAL_OPERATION.
+func recallCode(err error) (protocol.ResponseCode, bool) {
+	var recall *broker.RecallError
+	if !errors.As(err, &recall) {
+		return 0, false
+	}
+	if recall.Reason == broker.RecallDisabled {
+		return protocol.NoPermission, true
+	}
+	return protocol.IllegalOperation, true
+}
+
+// transactionCode is ILLEGAL_OPERATION for a decision that comes too late, else SYSTEM_ERROR.
+func transactionCode(err error) (protocol.ResponseCode, bool) {
+	var transaction *broker.TransactionError
+	if !errors.As(err, &transaction) {
+		return 0, false
+	}
+	if transaction.Reason == broker.TransactionTooLate {
+		return protocol.IllegalOperation, true
+	}
+	return protocol.SystemError, true
+}
+
 func isA[E error](err error) bool {
 	var target E
 	return errors.As(err, &target)
 }
-
-func isGroupNotExist(err error) bool { return errors.Is(err, broker.ErrGroupNotExist) }
 
 func topicNotExist(topic string) error { return &broker.TopicNotExistError{Topic: cloned(topic)} }
 

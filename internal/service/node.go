@@ -30,7 +30,6 @@ type nodeRequests struct {
 	stats    *broker.Stats
 	settings *settings
 	lanes    *lanes
-	self     *identity
 	version  string
 	started  time.Time
 }
@@ -106,7 +105,6 @@ func (s *nodeRequests) haStatus(context.Context, *remoting.Call) (remoting.Respo
 type settings struct {
 	options  *live
 	log      *slog.Logger
-	level    *slog.LevelVar
 	watchers []func(*config.Config)
 	mu       sync.Mutex // one change at a time
 	changes  int64

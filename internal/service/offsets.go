@@ -151,8 +151,7 @@ func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffs
 // skip messages.
 type resetRequests struct {
 	offsetRequests
-	clients *broker.Clients
-	self    *identity
+	self *identity
 }
 
 // NotForced says that a reset would skip messages that the group has not consumed, and was not forced.

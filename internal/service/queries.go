@@ -21,6 +21,7 @@ type queryRequests struct {
 	store   *store.Store
 	topics  *broker.Topics
 	clients *broker.Clients
+	filters *filter.Cache
 	options *live
 }
 
@@ -122,7 +123,7 @@ func (s *queryRequests) subscription(
 	}
 	said := subscriptionBody(sub)
 	body.SubscriptionData = &said
-	return filter.ParseSubscription(sub.Topic, sub.SubString, sub.ExpressionType)
+	return s.filters.Parse(sub.SubString, sub.ExpressionType)
 }
 
 func (s *queryRequests) entry(
@@ -133,9 +134,8 @@ func (s *queryRequests) entry(
 		return protocol.ConsumeQueueData{Msg: err.Error()}
 	}
 	tag, _ := message.Property(rec.Properties(), message.PropertyTags)
-	code := message.TagsCode(tag)
 	return protocol.ConsumeQueueData{
-		PhysicOffset: int64(rec.LogOffset()), PhysicSize: int32(rec.Size()), TagsCode: code,
-		Eval: match == nil || match.Match(code, tag),
+		PhysicOffset: int64(rec.LogOffset()), PhysicSize: int32(rec.Size()), TagsCode: message.TagsCode(tag),
+		Eval: match == nil || match.Match(rec),
 	}
 }

@@ -38,6 +38,13 @@ func (s *sendRequests) sendBatch(_ context.Context, c *remoting.Call, h *protoco
 
 func (s *sendRequests) start(c *remoting.Call, h *protocol.SendMessageRequestHeader, batch bool) {
 	r := &sendCall{call: c, from: s}
+	r.fill(c, h, batch)
+	r.Owner, r.Done = r, sendDone
+	s.sender.Send(&r.SendRequest)
+}
+
+// fill takes the request over from the header. Its strings alias the frame, which lives until the answer.
+func (r *sendCall) fill(c *remoting.Call, h *protocol.SendMessageRequestHeader, batch bool) {
 	r.Topic, r.QueueID, r.Flag, r.SysFlag = h.Topic, h.QueueID, h.Flag, h.SysFlag
 	r.BornTimestamp, r.BornHost = h.BornTimestamp, c.Peer.RemoteAddr()
 	r.Properties, r.Body, r.Batch = h.Properties, c.Body, batch
@@ -46,8 +53,6 @@ func (s *sendRequests) start(c *remoting.Call, h *protocol.SendMessageRequestHea
 	r.Create = broker.Creation{
 		DefaultTopic: h.DefaultTopic, QueueNums: h.DefaultTopicQueueNums, UnitMode: h.UnitMode.Or(false),
 	}
-	r.Owner, r.Done = r, sendDone
-	s.sender.Send(&r.SendRequest)
 }
 
 // offsetMsgIDBytes is room for one message id of an IPv6 broker.
@@ -66,8 +71,13 @@ func sendDone(req *broker.SendRequest, err error) {
 	result := req.Result()
 	var id [offsetMsgIDBytes]byte
 	r.answer = protocol.SendMessageResponseHeader{
-		MsgID: string(result.AppendMsgID(id[:0])), QueueID: result.QueueID, QueueOffset: int64(result.QueueOffset),
-		TransactionID: result.UniqueKey, MsgRegion: r.from.region, TraceOn: protocol.Some(r.from.traceOn),
+		MsgID:         string(result.AppendMsgID(id[:0])),
+		QueueID:       result.QueueID,
+		QueueOffset:   int64(result.QueueOffset),
+		TransactionID: result.UniqueKey,
+		RecallHandle:  result.RecallHandle,
+		MsgRegion:     r.from.region,
+		TraceOn:       protocol.Some(r.from.traceOn),
 	}
 	r.call.ReplyLater(remoting.Response{Header: &r.answer})
 }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/grpcapi"
 	"github.com/roquetmq/roquet/internal/remoting"
 	"github.com/roquetmq/roquet/internal/store"
 	"github.com/roquetmq/roquet/internal/telemetry"
@@ -41,6 +42,7 @@ type Service struct {
 	names     *names     // nil without the nameserver role
 	registrar *registrar // nil without the broker role
 	server    *remoting.Server
+	grpc      *grpcapi.Server // nil without the broker role
 	tracing   *telemetry.Telemetry
 	listening chan struct{} // closed by Run
 	stopping  atomic.Bool
@@ -103,7 +105,15 @@ func (s *Service) assemble(routes []remoting.Route) error {
 	if err != nil {
 		return err
 	}
+	var http2 remoting.ConnHandler
+	if s.node != nil {
+		if s.grpc, err = s.newGRPC(registry); err != nil {
+			return err
+		}
+		http2 = s.grpc.Deliver
+	}
 	s.server, err = remoting.NewServer(remoting.Config{
+		HTTP2:     http2,
 		Listeners: s.listeners(), Ready: s.ready, Logger: s.log.With("component", "remoting"),
 		OnEnd: s.disconnected,
 		Limits: remoting.Limits{
@@ -117,12 +127,16 @@ func (s *Service) assemble(routes []remoting.Route) error {
 		return err
 	}
 	s.node.hold(s.cfg, s.self, s.server.FlushPending, s.log)
+	if err = s.node.share(s.cfg, s.self, s.server.FlushPending, s.log); err != nil {
+		return err
+	}
 	local := s.names
 	if local == nil {
 		local = &names{}
 	}
 	s.registrar, err = newRegistrar(s.self, s.node.rules.topics, local.routes, s.cfg.Identity.NamesrvAddrs,
 		s.cfg.Client.RegisterInterval, s.log)
+	s.node.assigns.routes, s.node.assigns.names = local.routes, func() []*remoteNames { return s.registrar.remotes }
 	return err
 }
 
@@ -235,6 +249,9 @@ func (s *Service) serve(ctx context.Context) error {
 		g.Go(func() error { return s.registrar.run(ctx) })
 	}
 	g.Go(func() error { return s.server.Serve(serving) })
+	if s.grpc != nil {
+		g.Go(func() error { return s.grpc.Run(serving) })
+	}
 	s.announce()
 	<-ctx.Done()
 	s.log.Info("stopping", "cause", context.Cause(ctx))

@@ -63,7 +63,7 @@ func (w *world) only(t *testing.T) (tracetest.SpanStub, map[string]string) {
 	w.spans.Reset()
 	attrs := map[string]string{}
 	for _, a := range spans[0].Attributes {
-		attrs[string(a.Key)] = a.Value.Emit()
+		attrs[string(a.Key)] = a.Value.String()
 	}
 	return spans[0], attrs
 }

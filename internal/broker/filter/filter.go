@@ -6,6 +6,11 @@
 // message keeps a 32-bit hash of its tag (message.TagsCode), so most messages are decided without reading
 // them; those whose hash fits are compared by the tag itself, so that a consumer never gets a message it did
 // not ask for because of a collision.
+//
+// An SQL92 expression is evaluated on the properties of every message, its tag among them: see [sql92]. When it
+// says of the tag that it must be one of some values, the queue entry decides here too.
+//
+// Parsing costs more than a whole pull does otherwise; [Cache] keeps what was parsed.
 package filter
 
 import (
@@ -14,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roquetmq/roquet/internal/broker/filter/sql92"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -31,7 +37,8 @@ const (
 // ErrEmpty says that an expression of separators alone, or an empty one of another type than TAG, was given.
 var ErrEmpty = errors.New("the subscription expression names nothing")
 
-// UnsupportedError says that messages cannot be filtered by expressions of this type.
+// UnsupportedError says that messages cannot be filtered by expressions of this type: there is no such type,
+// or it is switched off.
 type UnsupportedError struct{ Type string }
 
 // Error gives the original's remark.
@@ -39,37 +46,43 @@ func (e *UnsupportedError) Error() string {
 	return "The broker does not support consumer to filter message by " + e.Type
 }
 
-// Subscription is a parsed expression on one topic. It is immutable and safe for concurrent use.
+// Subscription is a parsed expression. It is immutable and safe for concurrent use.
 type Subscription struct {
-	topic      string
 	expression string
 	exprType   string
 	tags       []string // sorted, each once; empty: all messages, or none when nothing is wanted
-	codes      []int64  // of the tags, same order
+	codes      []int64  // of the tags that a message may have
 	all        bool
+	sql        *sql92.Expression // nil for TAG
 
 	// The two functions are made once, so that giving them to the store costs no allocation per pull.
 	matchCode   func(tagsCode int64) bool
 	matchRecord func(rec message.Record) bool
 }
 
-// ParseSubscription parses an expression. exprType may be empty, which means TAG. The strings are cloned. For
-// TypeSQL92 a Subscription comes back that matches nothing, together with *UnsupportedError. Errors:
-// ErrEmpty, *UnsupportedError. Source: FilterAPI.build.
-func ParseSubscription(topic, expression, exprType string) (*Subscription, error) {
-	s := &Subscription{topic: strings.Clone(topic), expression: strings.Clone(expression), exprType: TypeTag}
-	if exprType != "" && exprType != TypeTag {
+// Parse parses an expression. exprType may be empty, which means TAG. The strings are cloned.
+// Errors: ErrEmpty, *UnsupportedError, *sql92.SyntaxError. Source: FilterAPI.build, SqlFilter.compile.
+func Parse(expression, exprType string) (*Subscription, error) {
+	s := &Subscription{expression: strings.Clone(expression), exprType: TypeTag}
+	if IsSQL(exprType) {
 		if strings.TrimSpace(expression) == "" {
 			return nil, fmt.Errorf("parse %s subscription: %w", exprType, ErrEmpty)
 		}
-		s.exprType = strings.Clone(exprType)
-		s.bind()
-		return s, &UnsupportedError{Type: s.exprType}
-	}
-	switch expression {
-	case "", ExpressionAll:
-		s.expression, s.all = ExpressionAll, true
+		if exprType != TypeSQL92 {
+			return nil, &UnsupportedError{Type: strings.Clone(exprType)}
+		}
+		var err error
+		if s.sql, err = sql92.Compile(s.expression); err != nil {
+			return nil, err
+		}
+		s.exprType, s.matchRecord = TypeSQL92, s.wantsProperties
+		if tags := s.sql.Required(message.PropertyTags); tags != nil {
+			s.setCodes(tags)
+		}
 		return s, nil
+	}
+	if isAll(expression) {
+		return All(), nil
 	}
 	if strings.Trim(expression, "|") == "" && len(expression)%len(tagSeparator) == 0 {
 		return nil, fmt.Errorf("parse subscription %q: %w", s.expression, ErrEmpty)
@@ -83,28 +96,33 @@ func ParseSubscription(topic, expression, exprType string) (*Subscription, error
 	return s, nil
 }
 
-// All returns the subscription to every message of topic.
-func All(topic string) *Subscription {
-	return &Subscription{topic: strings.Clone(topic), expression: ExpressionAll, exprType: TypeTag, all: true}
+func isAll(expression string) bool { return expression == "" || expression == ExpressionAll }
+
+// IsSQL reports whether expressions of this type are for the property filter: all but TAG, also by no name,
+// are.
+func IsSQL(exprType string) bool { return exprType != "" && exprType != TypeTag }
+
+// All returns the subscription to every message.
+func All() *Subscription {
+	return &Subscription{expression: ExpressionAll, exprType: TypeTag, all: true}
 }
 
 // setTags takes the tags wanted, and keeps their codes.
 func (s *Subscription) setTags(tags []string) {
 	slices.Sort(tags)
 	s.tags = slices.Compact(tags)
-	s.codes = make([]int64, len(s.tags))
-	for i, tag := range s.tags {
+	s.setCodes(s.tags)
+	s.matchRecord = s.wantsRecord
+}
+
+// setCodes takes the tags that a message may have.
+func (s *Subscription) setCodes(tags []string) {
+	s.codes = make([]int64, len(tags))
+	for i, tag := range tags {
 		s.codes[i] = message.TagsCode(tag)
 	}
-	s.bind()
+	s.matchCode = s.wantsCode
 }
-
-func (s *Subscription) bind() {
-	s.matchCode, s.matchRecord = s.wantsCode, s.wantsRecord
-}
-
-// Topic returns the topic subscribed to.
-func (s *Subscription) Topic() string { return s.topic }
 
 // Expression returns the expression as it was given, ExpressionAll for an empty one.
 func (s *Subscription) Expression() string { return s.expression }
@@ -118,20 +136,12 @@ func (s *Subscription) Tags() []string { return s.tags }
 // IsAll reports whether every message is wanted.
 func (s *Subscription) IsAll() bool { return s.all }
 
-// Supported returns nil when messages can be filtered by this subscription, else an *UnsupportedError.
-func (s *Subscription) Supported() error {
-	if s.exprType != TypeTag {
-		return &UnsupportedError{Type: s.exprType}
-	}
-	return nil
+// Match reports whether a message is wanted.
+func (s *Subscription) Match(rec message.Record) bool {
+	return s.matchRecord == nil || s.matchRecord(rec)
 }
 
-// Match reports whether a message with this tag, whose code is tagsCode, is wanted.
-func (s *Subscription) Match(tagsCode int64, tag string) bool {
-	return s.all || s.wantsCode(tagsCode) && s.wantsTag(tag)
-}
-
-// MatchCode returns the test of a queue entry by its tags code, nil when every message is wanted.
+// MatchCode returns the test of a queue entry by its tags code, nil when every message may be wanted.
 func (s *Subscription) MatchCode() func(tagsCode int64) bool { return s.matchCode }
 
 // MatchRecord returns the exact test of a message record, nil when every message is wanted.
@@ -144,6 +154,10 @@ func (s *Subscription) wantsCode(tagsCode int64) bool {
 func (s *Subscription) wantsRecord(rec message.Record) bool {
 	tag, _ := message.Property(rec.Properties(), message.PropertyTags)
 	return s.wantsTag(tag)
+}
+
+func (s *Subscription) wantsProperties(rec message.Record) bool {
+	return s.sql.Match(rec.Properties())
 }
 
 func (s *Subscription) wantsTag(tag string) bool {

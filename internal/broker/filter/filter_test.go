@@ -10,10 +10,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/roquetmq/roquet/internal/broker/filter/sql92"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-func TestParseSubscription(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, expression, exprType string
@@ -31,40 +32,58 @@ func TestParseSubscription(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := ParseSubscription("T", tt.expression, tt.exprType)
+			s, err := Parse(tt.expression, tt.exprType)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Topic() != "T" || s.Type() != TypeTag || s.IsAll() != tt.all || !slices.Equal(s.Tags(), tt.tags) {
-				t.Errorf("topic %q type %q all %v tags %q", s.Topic(), s.Type(), s.IsAll(), s.Tags())
+			if s.Type() != TypeTag || s.IsAll() != tt.all || !slices.Equal(s.Tags(), tt.tags) {
+				t.Errorf("type %q all %v tags %q", s.Type(), s.IsAll(), s.Tags())
 			}
 			if (s.MatchCode() == nil) != tt.all || (s.MatchRecord() == nil) != tt.all {
 				t.Errorf("tests are nil: %v, %v; want %v", s.MatchCode() == nil, s.MatchRecord() == nil, tt.all)
-			}
-			if s.Supported() != nil {
-				t.Errorf("Supported: %v", s.Supported())
 			}
 		})
 	}
 }
 
-func TestParseSubscriptionRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ expression, exprType string }{{"||", TypeTag}, {"||||", ""}, {" ", TypeSQL92}, {"", "X"}} {
-		if _, err := ParseSubscription("T", tt.expression, tt.exprType); !errors.Is(err, ErrEmpty) {
+		if _, err := Parse(tt.expression, tt.exprType); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%q %q: %v, want ErrEmpty", tt.expression, tt.exprType, err)
 		}
 	}
-	s, err := ParseSubscription("T", "a > 3", TypeSQL92)
 	var unsupported *UnsupportedError
-	if !errors.As(err, &unsupported) || unsupported.Type != TypeSQL92 {
-		t.Fatalf("SQL92: %v", err)
+	if s, err := Parse("a > 3", "sql92"); s != nil || !errors.As(err, &unsupported) || unsupported.Type != "sql92" {
+		t.Errorf("unknown type: %v", err)
 	}
-	if want := "The broker does not support consumer to filter message by SQL92"; err.Error() != want {
-		t.Errorf("text %q, want %q", err, want)
+	var syntax *sql92.SyntaxError
+	if s, err := Parse("a >", TypeSQL92); s != nil || !errors.As(err, &syntax) || syntax.Column != 4 {
+		t.Errorf("C067 malformed SQL92: %v", err)
 	}
-	if !errors.As(s.Supported(), &unsupported) || s.Expression() != "a > 3" || s.Match(0, "") {
-		t.Errorf("Supported %v, expression %q", s.Supported(), s.Expression())
+}
+
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	for expression, decides := range map[string]bool{ // whether the tag's code decides
+		"TAGS = 'a' OR TAGS = '😀'":                      true,
+		"TAGS IS NOT NULL AND TAGS IN ('a', '😀', 'Aa')": true,
+		"TAGS NOT IN ('b') AND TAGS <> 'BB'":            false,
+	} {
+		s, err := Parse(expression, TypeSQL92)
+		if err != nil || s.Type() != TypeSQL92 || s.IsAll() || len(s.Tags()) != 0 ||
+			(s.MatchCode() != nil) != decides {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		for tag, want := range map[string]bool{"a": true, "😀": true, "b": false, "BB": false, "": false} {
+			rec, code := record(tag)
+			if s.Match(rec) != want || s.MatchRecord()(rec) != want {
+				t.Errorf("%s: %q matches %v", expression, tag, !want)
+			}
+			if decides && s.MatchCode()(code) != want && tag != "BB" { // which collides with Aa
+				t.Errorf("%s: %q by its code %v", expression, tag, !want)
+			}
+		}
 	}
 }
 
@@ -96,7 +115,7 @@ func TestMatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := ParseSubscription("T", tt.expression, TypeTag)
+			s, err := Parse(tt.expression, TypeTag)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,12 +126,12 @@ func TestMatch(t *testing.T) {
 			if got := s.MatchCode()(code) && s.MatchRecord()(rec); got != tt.exact {
 				t.Errorf("by record %v, want %v", got, tt.exact)
 			}
-			if got := s.Match(code, tt.tag); got != tt.exact {
+			if got := s.Match(rec); got != tt.exact {
 				t.Errorf("Match %v, want %v", got, tt.exact)
 			}
 		})
 	}
-	if !All("T").Match(1, "x") {
+	if rec, _ := record("x"); !All().Match(rec) {
 		t.Error("All does not match")
 	}
 }
@@ -121,7 +140,7 @@ func TestEveryTagNamedIsWanted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tags := rapid.SliceOfN(rapid.StringMatching(`[a-zA-Z😀]{1,5}`), 1, 20).Draw(t, "tags")
-		s, err := ParseSubscription("T", strings.Join(tags, " || "), "")
+		s, err := Parse(strings.Join(tags, " || "), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,14 +155,14 @@ func TestEveryTagNamedIsWanted(t *testing.T) {
 	})
 }
 
-func FuzzParseSubscription(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add("a||b", "TAG")
 	f.Add("a > 3", "SQL92")
 	f.Fuzz(func(t *testing.T, expression, exprType string) {
-		s, err := ParseSubscription("T", expression, exprType)
+		s, err := Parse(expression, exprType)
 		if err == nil && !s.IsAll() {
 			for _, tag := range s.Tags() {
-				if !s.Match(message.TagsCode(tag), tag) {
+				if !s.MatchCode()(message.TagsCode(tag)) || !s.wantsTag(tag) {
 					t.Fatalf("%q of %q is not wanted", tag, expression)
 				}
 			}
@@ -152,7 +171,7 @@ func FuzzParseSubscription(f *testing.F) {
 }
 
 func TestMatchDoesNotAllocate(t *testing.T) {
-	s, err := ParseSubscription("T", "a||b", "")
+	s, err := Parse("a||b", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +182,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkMatch(b *testing.B) {
-	s, err := ParseSubscription("T", "a||b", "")
+	s, err := Parse("a||b", "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -215,7 +215,8 @@ func TestC049C053Reset(t *testing.T) {
 			if table.Commit("g", "orders", 0, 11) {
 				t.Error("an old consumer's commit was taken")
 			}
-			if !table.HasReset("g", "orders", 0) || table.HasReset("g", "orders", 2) || table.HasReset("h", "orders", 0) {
+			if !table.HasReset("g", "orders", 0) || table.HasReset("g", "orders", 2) ||
+				table.HasReset("h", "orders", 0) {
 				t.Error("the wrong queues are reset")
 			}
 			if off, ok := table.TakeReset("g", "orders", 0); !ok || off != target {

@@ -18,7 +18,10 @@ func TestMapIsAMap(t *testing.T) {
 		var m Map[pair, int]
 		want := map[pair]int{}
 		key := rapid.Custom(func(t *rapid.T) pair {
-			return pair{rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "a"), fmt.Sprint(rapid.IntRange(0, 99).Draw(t, "b"))}
+			return pair{
+				rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "a"),
+				fmt.Sprint(rapid.IntRange(0, 99).Draw(t, "b")),
+			}
 		})
 		t.Repeat(map[string]func(*rapid.T){
 			"store": func(t *rapid.T) {

@@ -87,8 +87,10 @@ func (s *scenario) do(out *strings.Builder, words []string) {
 	ev := Event{Offset: message.QueueOffset(s.number(arg["offset"]))}
 	switch words[0] {
 	case "config":
-		s.core = New(Config{Timeout: s.duration(arg["timeout"]), Interval: s.duration(arg["interval"]),
-			MaxChecks: int(s.number(arg["max"])), MaxAge: s.duration(arg["age"]), MaxBusy: int(s.number(arg["busy"]))})
+		s.core = New(Config{
+			Timeout: s.duration(arg["timeout"]), Interval: s.duration(arg["interval"]),
+			MaxChecks: int(s.number(arg["max"])), MaxAge: s.duration(arg["age"]), MaxBusy: int(s.number(arg["busy"])),
+		})
 		return
 	case "clock": // of the machine, also backwards
 		s.now += s.duration(words[1]).Milliseconds()
@@ -103,7 +105,13 @@ func (s *scenario) do(out *strings.Builder, words []string) {
 		return
 	case "stored":
 		ev.Kind = Stored
-		ev.Half = Half{Offset: ev.Offset, Since: s.now, Immunity: NoImmunity, Checks: int(s.number(arg["checks"])), Topic: "T"}
+		ev.Half = Half{
+			Offset:   ev.Offset,
+			Since:    s.now,
+			Immunity: NoImmunity,
+			Checks:   int(s.number(arg["checks"])),
+			Topic:    "T",
+		}
 		if imm, ok := arg["immunity"]; ok {
 			ev.Half.Immunity = int32(s.number(imm))
 		}
@@ -218,8 +226,10 @@ func TestC085EachIsCheckedAtItsTime(t *testing.T) {
 func TestCoreModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m := &coreModel{core: New(Config{MaxChecks: 3, MaxBusy: 2}), now: time.UnixMilli(1_000_000),
-			holder: map[message.QueueOffset]string{}, waiting: map[message.QueueOffset][]string{}}
+		m := &coreModel{
+			core: New(Config{MaxChecks: 3, MaxBusy: 2}), now: time.UnixMilli(1_000_000),
+			holder: map[message.QueueOffset]string{}, waiting: map[message.QueueOffset][]string{},
+		}
 		known := func(t *rapid.T) message.QueueOffset {
 			return rapid.SampledFrom([]message.QueueOffset{0, 1, 2, 3}).Draw(t, "offset")
 		}
@@ -231,8 +241,10 @@ func TestCoreModel(t *testing.T) {
 					t.Skip()
 				}
 				m.holder[off] = ""
-				m.step(t, Event{Kind: Stored, Half: Half{Offset: off, Since: m.now.UnixMilli(),
-					Immunity: rapid.Int32Range(-1, 3).Draw(t, "immunity")}})
+				m.step(t, Event{Kind: Stored, Half: Half{
+					Offset: off, Since: m.now.UnixMilli(),
+					Immunity: rapid.Int32Range(-1, 3).Draw(t, "immunity"),
+				}})
 			},
 			"deleted": func(t *rapid.T) {
 				off := known(t)
@@ -360,10 +372,21 @@ func TestHalfState(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := Half{
-			Offset: message.QueueOffset(rapid.Int64Range(0, 1<<60).Draw(t, "offset")), Topic: rapid.String().Draw(t, "topic"),
-			Since: rapid.Int64().Draw(t, "since"), LastCheck: rapid.Int64().Draw(t, "last"),
-			Checks: rapid.IntRange(0, 65535).Draw(t, "checks"), Immunity: rapid.Int32Range(-1, 1<<30).Draw(t, "immunity"),
-			Moved: rapid.Bool().Draw(t, "moved"),
+			Offset: message.QueueOffset(
+				rapid.Int64Range(0, 1<<60).Draw(t, "offset"),
+			),
+			Topic:     rapid.String().Draw(t, "topic"),
+			Since:     rapid.Int64().Draw(t, "since"),
+			LastCheck: rapid.Int64().Draw(t, "last"),
+			Checks: rapid.IntRange(
+				0,
+				65535,
+			).Draw(
+				t,
+				"checks",
+			),
+			Immunity: rapid.Int32Range(-1, 1<<30).Draw(t, "immunity"),
+			Moved:    rapid.Bool().Draw(t, "moved"),
 		}
 		if h.Moved {
 			h.Origin = message.QueueOffset(rapid.Int64().Draw(t, "origin"))
@@ -383,8 +406,12 @@ func TestHalfState(t *testing.T) {
 	})
 	good := (&Half{}).AppendValue(nil)
 	for _, bad := range []struct{ key, value []byte }{
-		{nil, good}, {make([]byte, 7), good}, {bytes.Repeat([]byte{255}, 8), good}, {make([]byte, 8), nil},
-		{make([]byte, 8), good[:39]}, {make([]byte, 8), append([]byte{2}, good[1:]...)},
+		{nil, good},
+		{make([]byte, 7), good},
+		{bytes.Repeat([]byte{255}, 8), good},
+		{make([]byte, 8), nil},
+		{make([]byte, 8), good[:39]},
+		{make([]byte, 8), append([]byte{2}, good[1:]...)},
 	} {
 		if h, err := Parse(bad.key, bad.value); err == nil {
 			t.Errorf("%x = %x is read as %+v", bad.key, bad.value, h)

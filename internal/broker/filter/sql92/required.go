@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sql92
+
+// Required returns values of which the property must have one for the expression to be TRUE; nil when the
+// expression does not show that so simply. An index of the property can decide most messages by it.
+func (e *Expression) Required(property string) []string {
+	slot, ok := e.slots[property]
+	if !ok {
+		return nil
+	}
+	return required(e.root, slot)
+}
+
+func required(n *node, slot int) []string {
+	switch n.op {
+	case opEqual:
+		for _, side := range [2][2]*node{{n.left, n.right}, {n.right, n.left}} {
+			constant := side[1].op == opConstant && side[1].value.kind == kindString
+			if side[0].isProperty() && side[0].slot == slot && constant {
+				return []string{side[1].value.str}
+			}
+		}
+	case opIn:
+		if n.left.slot == slot && !n.negated {
+			return n.set
+		}
+	case opAnd: // every operand is TRUE then: the one that says most
+		var least []string
+		for _, operand := range n.list {
+			if values := required(operand, slot); values != nil && (least == nil || len(values) < len(least)) {
+				least = values
+			}
+		}
+		return least
+	case opOr: // one operand is TRUE then, nobody knows which
+		var all []string
+		for _, operand := range n.list {
+			values := required(operand, slot)
+			if values == nil {
+				return nil
+			}
+			all = append(all, values...)
+		}
+		return all
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// client is an HTTP connection: the Peer of the calls that its requests make.
+type client struct {
+	id     uint64
+	remote netip.AddrPort
+	via    *remoting.Listener // nil in tests that bring their own connections
+}
+
+// ID is the connection's among all peers of the process.
+func (c *client) ID() uint64 { return c.id }
+
+// RemoteAddr is the client's address, the one a PROXY header named if there was one.
+func (c *client) RemoteAddr() netip.AddrPort { return c.remote }
+
+type clientKey struct{}
+
+// accepted takes note of where a connection came from.
+func (d *door) accepted(ctx context.Context, conn net.Conn) context.Context {
+	c := &client{id: d.registry.NextPeerID()}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		ap := tcp.AddrPort()
+		c.remote = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	if handed, ok := conn.(interface{ Listener() *remoting.Listener }); ok {
+		c.via = handed.Listener()
+	}
+	return context.WithValue(ctx, clientKey{}, c)
+}
+
+func clientOf(ctx context.Context) *client {
+	if c, ok := ctx.Value(clientKey{}).(*client); ok {
+		return c
+	}
+	return &client{}
+}
+
+// drainTick is how often the end looks whether a call is held by now.
+const drainTick = 5 * time.Millisecond
+
+// pending is a call under way.
+type pending struct {
+	door     *door
+	call     *remoting.Call
+	answered chan struct{} // of capacity 1
+	answer   remoting.Response
+	err      error
+}
+
+// begin dispatches a request. It must be waited for.
+func (d *door) begin(ctx context.Context, code protocol.Code, h protocol.Header, body []byte) *pending {
+	p := &pending{door: d, answered: make(chan struct{}, 1)}
+	c := clientOf(ctx)
+	p.call = remoting.NewCall(code, h, body, c, func(r remoting.Response, err error) {
+		p.answer, p.err = r, err
+		p.answered <- struct{}{}
+	})
+	p.call.Protocol, p.call.Version, p.call.Via = remoting.ProtocolREST, protocol.VersionCurrent, c.via
+	p.call.Language = protocol.LanguageHTTP
+	d.registry.Dispatch(ctx, p.call)
+	return p
+}
+
+// wait waits for the answer, or until ctx is done, or, when the call is held, until the server stops. The error is
+// ctx's, errStopping or, for an answer of another code than SUCCESS, a *protocol.Error beside the answer.
+func (p *pending) wait(ctx context.Context) (remoting.Response, error) {
+	stopping := p.door.stopping
+	var again <-chan time.Time
+	for done := false; !done; {
+		select {
+		case <-p.answered:
+			done = true
+		case <-ctx.Done():
+			p.call.Cancel(ctx.Err())
+			<-p.answered
+			done = true
+		case <-stopping:
+			stopping, again = nil, time.After(0)
+		case <-again: // it may be held in a moment, if it is not yet
+			again = time.After(drainTick)
+			if p.call.Held() {
+				p.call.Cancel(errStopping)
+			}
+		}
+	}
+	if p.err == nil && p.answer.Code != protocol.Success {
+		return p.answer, &protocol.Error{Code: p.answer.Code, Remark: p.answer.Remark}
+	}
+	return p.answer, p.err
+}
+
+// call makes a call and waits for its answer.
+func (d *door) call(
+	ctx context.Context, code protocol.Code, h protocol.Header, body []byte,
+) (remoting.Response, error) {
+	return d.begin(ctx, code, h, body).wait(ctx)
+}
+
+// body decodes the body of an answer.
+func body[T any, P interface {
+	*T
+	protocol.Body
+}](answer remoting.Response, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return protocol.DecodeBody[T, P](answer.Body)
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	roquetv1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// What every error says of itself.
+const (
+	errorInfoType = "type.googleapis.com/google.rpc.ErrorInfo"
+	errorDomain   = "roquet"
+)
+
+// statusClientGone is what nginx calls a request whose client did not wait.
+const statusClientGone = 499
+
+// errStopping is what ends calls that are held when the server stops.
+var errStopping = errors.New("server is stopping")
+
+// refusal is an error that is this door's own.
+type refusal struct {
+	status int    // HTTP
+	reason string // a name of v2.Code where it has one
+	text   string
+}
+
+// Error returns the text that the client gets.
+func (r *refusal) Error() string { return r.text }
+
+func refuse(code v2.Code, text string) error {
+	return &refusal{status: httpStatus(code), reason: code.String(), text: text}
+}
+
+func badRequest(text string) error { return refuse(v2.Code_BAD_REQUEST, text) }
+
+func tooLarge(limit int64) error {
+	return refuse(v2.Code_PAYLOAD_TOO_LARGE, fmt.Sprintf("the request's body is larger than %d bytes", limit))
+}
+
+// readError is why a body could not be read.
+func readError(err error) error {
+	var over *http.MaxBytesError
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return nil
+	case errors.As(err, &over):
+		return tooLarge(over.Limit)
+	default:
+		return badRequest("the request's body ended early: " + err.Error())
+	}
+}
+
+// httpStatus is the HTTP status that a code of RocketMQ 5 has in its first digits, but for those where that is
+// no status, or one that says something else.
+func httpStatus(code v2.Code) int {
+	switch code {
+	case v2.Code_MESSAGE_BODY_EMPTY:
+		return http.StatusBadRequest
+	case v2.Code_UNSUPPORTED, v2.Code_VERSION_UNSUPPORTED, v2.Code_VERIFY_FIFO_MESSAGE_UNSUPPORTED:
+		return http.StatusNotImplemented
+	case v2.Code_FAILED_TO_CONSUME_MESSAGE:
+		return http.StatusBadGateway
+	default:
+		return int(code) / 100
+	}
+}
+
+// rpcCodes is the code of google.rpc for each HTTP status.
+var rpcCodes = map[int]codes.Code{
+	http.StatusUnauthorized:         codes.Unauthenticated,
+	http.StatusForbidden:            codes.PermissionDenied,
+	http.StatusNotFound:             codes.NotFound,
+	http.StatusMethodNotAllowed:     codes.Unimplemented,
+	http.StatusConflict:             codes.Aborted,
+	http.StatusPreconditionRequired: codes.FailedPrecondition,
+	http.StatusTooManyRequests:      codes.ResourceExhausted,
+	statusClientGone:                codes.Canceled,
+	http.StatusNotImplemented:       codes.Unimplemented,
+	http.StatusServiceUnavailable:   codes.Unavailable,
+	http.StatusGatewayTimeout:       codes.DeadlineExceeded,
+}
+
+// errorOf tells a client of an error.
+func (d *door) errorOf(err error) (status int, e *roquetv1.Error) {
+	r := d.refusalOf(err)
+	code, ok := rpcCodes[r.status]
+	switch {
+	case ok:
+	case r.status < http.StatusInternalServerError:
+		code = codes.InvalidArgument
+	default:
+		code = codes.Internal
+	}
+	info := &roquetv1.ErrorInfo{Type: errorInfoType, Reason: r.reason, Domain: errorDomain}
+	var answered *protocol.Error
+	if errors.As(err, &answered) {
+		info.Metadata = map[string]string{"responseCode": answered.Code.String()}
+	}
+	return r.status, &roquetv1.Error{Code: int32(code), Message: clean(r.text), Details: []*roquetv1.ErrorInfo{info}}
+}
+
+func (d *door) refusalOf(err error) *refusal {
+	var own *refusal
+	var answered *protocol.Error
+	var routing *runtime.HTTPStatusError
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &answered) && answered.Code == protocol.ServiceNotAvailable:
+		return &refusal{http.StatusServiceUnavailable, "SERVICE_NOT_AVAILABLE", answered.Remark}
+	case errors.As(err, &routing):
+		return &refusal{routing.HTTPStatus, v2.Code_BAD_REQUEST.String(), err.Error()}
+	case errors.Is(err, errStopping):
+		return &refusal{http.StatusServiceUnavailable, "SERVICE_NOT_AVAILABLE", err.Error()}
+	case errors.Is(err, context.Canceled):
+		return &refusal{statusClientGone, "CLIENT_GONE", err.Error()}
+	}
+	if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.InvalidArgument { // the generated code's
+		return &refusal{http.StatusBadRequest, v2.Code_BAD_REQUEST.String(), s.Message()}
+	}
+	s := d.cfg.Rules.StatusOf(err)
+	return &refusal{httpStatus(s.GetCode()), s.GetCode().String(), s.GetMessage()}
+}
+
+// fail answers with an error.
+func (d *door) fail(w http.ResponseWriter, err error) {
+	status, e := d.errorOf(err)
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(status)
+	d.write(w, d.encode(e))
+}
+
+// encode returns a message as JSON on one line.
+func (d *door) encode(m proto) []byte {
+	b, err := (&codec{}).Marshal(m)
+	if err != nil { // a bug: all texts are cleaned
+		d.log.Error("answer could not be encoded", slog.Any("error", err))
+	}
+	return b
+}
+
+func (d *door) plainError(
+	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error,
+) {
+	d.fail(w, err)
+}
+
+func (d *door) routingError(
+	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int,
+) {
+	switch status {
+	case http.StatusNotFound:
+		d.fail(w, refuse(v2.Code_NOT_FOUND, "no route "+r.URL.Path+"; GET /openapi.json lists them"))
+	case http.StatusMethodNotAllowed:
+		text := r.Method + " is not possible on " + r.URL.Path
+		w.Header().Set("Allow", d.allowed(r.URL.EscapedPath()))
+		d.fail(w, &refusal{status, "METHOD_NOT_ALLOWED", text})
+	default:
+		d.fail(w, &refusal{status, v2.Code_BAD_REQUEST.String(), http.StatusText(status)})
+	}
+}
+
+// pathMethods is which methods a path of the OpenAPI page has.
+type pathMethods struct {
+	path    *regexp.Regexp
+	methods []string
+}
+
+// described are the paths of the OpenAPI page.
+func described(page []byte) ([]pathMethods, error) {
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(page, &doc); err != nil {
+		return nil, err
+	}
+	var all []pathMethods
+	parameter := regexp.MustCompile(`\\{[^}]*\\}`)
+	for path, methods := range doc.Paths {
+		one := pathMethods{path: regexp.MustCompile(
+			"^" + parameter.ReplaceAllLiteralString(regexp.QuoteMeta(path), "[^/]+") + "$",
+		)}
+		for name := range methods {
+			one.methods = append(one.methods, strings.ToUpper(name))
+		}
+		slices.Sort(one.methods)
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// allowed names the methods that a path has.
+func (d *door) allowed(path string) string {
+	for _, one := range d.described {
+		if one.path.MatchString(path) {
+			return strings.Join(one.methods, ", ")
+		}
+	}
+	return ""
+}
+
+// recovered answers a request that made this package panic.
+func (d *door) recovered(w http.ResponseWriter, r *http.Request) {
+	v := recover()
+	switch {
+	case v == nil:
+		return
+	case v == http.ErrAbortHandler: //nolint:errorlint // the value itself is what net/http wants
+		panic(v)
+	}
+	d.log.Error("HTTP door panicked", slog.String("method", r.Method), slog.Any("error", v),
+		slog.String("stack", string(debug.Stack())))
+	d.fail(w, refuse(v2.Code_INTERNAL_ERROR, "internal error"))
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// Bounds of a receive. Source: ProxyConfig.java, ProxyUtils.java, ConsumeInitMode.java.
+const (
+	maxReceive           = 32
+	leastInvisible       = 10 * time.Second
+	mostInvisible        = 12 * time.Hour
+	initFromMax    int32 = 1
+	// illegalPollingTimeSince is the first client version that knows ILLEGAL_POLLING_TIME, compared as text.
+	illegalPollingTimeSince = "5.0.3"
+)
+
+// receiveStream is grpc-go's side of a receive.
+type receiveStream = grpc.ServerStreamingServer[v2.ReceiveMessageResponse]
+
+// ReceiveMessage answers with messages that nobody else gets for the invisible time, or waits for some: a status, the messages, the
+// time. With auto_renew the invisible time is prolonged as long as the client lives and has not acknowledged.
+// Source: ReceiveMessageActivity.java, ReceiveMessageResponseStreamWriter.java, ConsumerProcessor.java popMessage.
+// Known differences: a call without deadline is one that waits for ever; a client without settings is told so.
+func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream) error {
+	ctx := stream.Context()
+	c, err := a.caller(ctx)
+	var found []popped
+	if err == nil {
+		found, err = a.receive(ctx, &c, req)
+	}
+	if gone := ctx.Err(); gone != nil && len(found) == 0 {
+		return gone
+	}
+	r := &receiving{api: a, caller: &c, req: req, stream: stream}
+	if err := r.write(found, err); err != nil {
+		return err
+	}
+	return stream.Send(&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_DeliveryTimestamp{
+		DeliveryTimestamp: timestamppb.Now(),
+	}})
+}
+
+// popped is a message that was received.
+type popped struct {
+	record   message.Record
+	handle   receiptHandle
+	attempts int32 // reconsumeTimes where the answer names them, else 0
+}
+
+// receive asks the broker for messages.
+func (a *api) receive(ctx context.Context, c *caller, req *v2.ReceiveMessageRequest) ([]popped, error) {
+	select {
+	case <-a.stopping:
+		return nil, errStopping
+	default:
+	}
+	p, err := c.profile()
+	if err != nil {
+		return nil, err
+	}
+	header, err := a.popHeader(ctx, p, req)
+	if err != nil {
+		return nil, err
+	}
+	renewed := req.GetAutoRenew()
+	if n := c.session.receipts.len(); renewed && n+int(header.MaxMsgNums) > a.cfg.Limits.MaxRenewed {
+		return nil, refuse(v2.Code_TOO_MANY_REQUESTS, fmt.Sprintf(
+			"%d messages of this client are not acknowledged, which is the limit", n))
+	}
+	answer, err := a.call(ctx, c, protocol.PopMessage, header, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.messagesOf(header, answer)
+	if err == nil && renewed {
+		now := time.Now()
+		for i := range found {
+			f := &found[i]
+			c.session.receipts.add(keyOf(header.ConsumerGroup, header.Topic, &f.handle), &receipt{
+				given: f.handle.text(), newest: f.handle, begun: now,
+			})
+		}
+	}
+	return found, err
+}
+
+func keyOf(group, topic string, h *receiptHandle) receiptKey {
+	return receiptKey{group: group, topic: h.realTopic(topic, group), queueID: h.queueID, offset: h.offset}
+}
+
+// popHeader checks a receive, in the order in which the original looks.
+func (a *api) popHeader(
+	ctx context.Context, p *profile, req *v2.ReceiveMessageRequest,
+) (*protocol.PopMessageRequestHeader, error) {
+	poll, err := pollTime(ctx, p, req)
+	if err != nil {
+		return nil, err
+	}
+	topic, group := req.GetMessageQueue().GetTopic(), req.GetGroup()
+	if err := a.checkTopicAndGroup(topic, group); err != nil {
+		return nil, err
+	}
+	invisible := renewedInvisible
+	if !req.GetAutoRenew() {
+		invisible = req.GetInvisibleDuration().AsDuration()
+		if err := checkInvisible(invisible, leastInvisible); err != nil {
+			return nil, err
+		}
+	}
+	filter, err := expressionOf(req.GetFilterExpression())
+	if err != nil {
+		return nil, err
+	}
+	config := a.group(group.GetName())
+	return &protocol.PopMessageRequestHeader{
+		ConsumerGroup: group.GetName(), Topic: topic.GetName(), QueueID: anyQueue,
+		MaxMsgNums:    min(max(req.GetBatchSize(), 1), maxReceive),
+		InvisibleTime: invisible.Milliseconds(), PollTime: poll.Milliseconds(), BornTime: time.Now().UnixMilli(),
+		InitMode: initFromMax, ExpType: filter.typ, Exp: filter.text, Order: protocol.Some(config.Orderly),
+		AttemptID: req.GetAttemptId(),
+	}, nil
+}
+
+func checkInvisible(d, least time.Duration) error {
+	switch {
+	case d < least:
+		return refuse(v2.Code_ILLEGAL_INVISIBLE_TIME,
+			fmt.Sprintf("the invisibleTime is too small. min is %d", least.Milliseconds()))
+	case d > mostInvisible:
+		return refuse(v2.Code_ILLEGAL_INVISIBLE_TIME,
+			fmt.Sprintf("the invisibleTime is too large. max is %d", mostInvisible.Milliseconds()))
+	}
+	return nil
+}
+
+// pollTime is how long a receive may wait: as the client asks, within bounds and within the rpc's deadline.
+func pollTime(ctx context.Context, p *profile, req *v2.ReceiveMessageRequest) (time.Duration, error) {
+	remaining := time.Duration(math.MaxInt64)
+	if deadline, ok := ctx.Deadline(); ok {
+		remaining = time.Until(deadline)
+	}
+	poll := remaining
+	if asked := req.GetLongPollingTimeout(); asked != nil {
+		poll = asked.AsDuration()
+	} else {
+		timeout := defaultRequestTimeout
+		if t := p.settings.GetRequestTimeout(); t != nil {
+			timeout = t.AsDuration()
+		}
+		poll -= timeout / 2
+	}
+	poll = min(max(poll, shortestPoll), longestPoll)
+	if poll <= remaining {
+		return poll, nil
+	}
+	if remaining >= shortestPoll {
+		return remaining, nil
+	}
+	code := v2.Code_ILLEGAL_POLLING_TIME
+	if oneValue(ctx, keyClientVersion) < illegalPollingTimeSince {
+		code = v2.Code_BAD_REQUEST
+	}
+	return 0, refuse(
+		code,
+		fmt.Sprintf("The deadline time remaining is not enough for polling, please check network condition: "+
+			"%d ms remain, the shortest poll is %d ms", remaining.Milliseconds(), shortestPoll.Milliseconds()),
+	)
+}
+
+// messagesOf takes a pop's answer apart.
+func (a *api) messagesOf(asked *protocol.PopMessageRequestHeader, answer remoting.Response) ([]popped, error) {
+	header, ok := answer.Header.(*protocol.PopMessageResponseHeader)
+	if !ok {
+		return nil, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no header")
+	}
+	info := readPopInfo(header)
+	var found []popped
+	take := func(rec message.Record) error {
+		if !rec.IsWhole() {
+			return errors.New("the broker's answer holds a broken record")
+		}
+		p := popped{record: rec}
+		p.handle = receiptHandle{
+			popTime: header.PopTime, invisible: header.InvisibleTime, reviveQueue: header.ReviveQID, retry: "0",
+			broker: a.cfg.BrokerName, queueID: rec.QueueID(), offset: int64(rec.QueueOffset()),
+		}
+		if ck, ok := message.Property(rec.Properties(), message.PropertyPopCK); ok {
+			h, err := parseHandle(ck)
+			if err != nil {
+				return err
+			}
+			p.handle = h
+		} else {
+			p.handle.retry = retryOf(string(rec.Topic()))
+			p.handle.startOffset = info.start(p.handle.retry, p.handle.queueID, p.handle.offset)
+			if asked.Order.Or(false) {
+				p.attempts = info.attempts(p.handle.retry, p.handle.queueID, p.handle.offset)
+			}
+		}
+		p.handle.logOffset = int64(rec.LogOffset())
+		found = append(found, p)
+		return nil
+	}
+	return found, eachRecord(answer, take)
+}
+
+// eachRecord calls take for every record of an answer, whose body may be in pieces that each hold whole records.
+func eachRecord(answer remoting.Response, take func(message.Record) error) error {
+	for i := -1; i < len(answer.Bodies); i++ {
+		rest := answer.Body
+		if i >= 0 {
+			rest = answer.Bodies[i]
+		}
+		for len(rest) > 0 {
+			size := message.Record(rest).Size()
+			if size <= 0 || size > len(rest) {
+				return errors.New("the broker's answer holds a broken record")
+			}
+			if err := take(message.Record(rest[:size:size])); err != nil {
+				return err
+			}
+			rest = rest[size:]
+		}
+	}
+	return nil
+}
+
+// receiving is an answer to a receive that is being written.
+type receiving struct {
+	api    *api
+	caller *caller
+	req    *v2.ReceiveMessageRequest
+	stream receiveStream
+}
+
+// write writes status and messages. What cannot be written is soon seen by others.
+func (r *receiving) write(found []popped, err error) error {
+	if err != nil || len(found) == 0 {
+		return r.stream.Send(
+			&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_Status{Status: emptyStatus(err)}},
+		)
+	}
+	head := &v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_Status{Status: ok()}}
+	if err := r.stream.Send(head); err != nil {
+		r.giveBack(found)
+		return err
+	}
+	for i := range found {
+		m, err := delivered(found[i].record, &delivery{
+			topic: r.req.GetMessageQueue().GetTopic(), handle: found[i].handle.text(), attempts: found[i].attempts,
+		})
+		if err == nil {
+			err = r.stream.Send(&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_Message{Message: m}})
+		}
+		if err != nil {
+			r.giveBack(found[i:])
+			return err
+		}
+	}
+	return nil
+}
+
+// emptyStatus is the status of a receive without messages.
+func emptyStatus(err error) *v2.Status {
+	var answered *protocol.Error
+	switch {
+	case err == nil:
+		return status(v2.Code_MESSAGE_NOT_FOUND, "no match message")
+	case errors.Is(err, errStopping):
+		return status(v2.Code_MESSAGE_NOT_FOUND, "no new message: "+errStopping.Error())
+	case !errors.As(err, &answered):
+		return statusOf(err)
+	}
+	switch answered.Code {
+	case protocol.PollingTimeout, protocol.PullNotFound, protocol.NoMessage, protocol.PullRetryImmediately:
+		return status(v2.Code_MESSAGE_NOT_FOUND, "no new message")
+	case protocol.PollingFull:
+		return status(v2.Code_TOO_MANY_REQUESTS, "polling full")
+	}
+	return statusOf(err)
+}
+
+// giveBack lets others soon see messages that the client did not get.
+func (r *receiving) giveBack(lost []popped) {
+	ctx := context.WithoutCancel(r.stream.Context())
+	group, topic := r.req.GetGroup().GetName(), r.req.GetMessageQueue().GetTopic().GetName()
+	for i := range lost {
+		h := lost[i].handle
+		key := keyOf(group, topic, &h)
+		r.caller.session.receipts.settle(key, h.text(), true)
+		r.api.changeLater(ctx, r.caller.session, receiptKey{group: group, topic: topic}, h, returnedInvisible,
+			func(receiptHandle, error) {})
+	}
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// maxBatchCount bounds the messages of one request.
+const maxBatchCount = 4096
+
+// anyQueue lets the broker pick a queue.
+const anyQueue int32 = -1
+
+// SendMessage stores a message, or several of one topic as one batch: all of them or none. The answer comes when they are durable.
+// Source: SendMessageActivity.java, ProducerProcessor.java.
+// Known differences: the messages of a batch that have a message group have the same one, and go to its queue.
+func (a *api) SendMessage(ctx context.Context, req *v2.SendMessageRequest) (*v2.SendMessageResponse, error) {
+	c, err := a.caller(ctx)
+	if err != nil {
+		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+	}
+	messages, err := a.outgoing(req.GetMessages(), &c, time.Now())
+	if err != nil {
+		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+	}
+	queueID, err := a.queueFor(messages)
+	if err != nil {
+		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+	}
+	if messages[0].typ == typeTransaction {
+		a.produces(ctx, &c, messages[0].GetTopic().GetName())
+	}
+	code, body := protocol.SendMessageV2, messages[0].GetBody()
+	if len(messages) > 1 {
+		code, body = protocol.SendBatchMessage, batchBody(messages)
+	}
+	answer, err := a.call(ctx, &c, code, sendHeader(messages, queueID), body)
+	if err != nil && answer.Code == protocol.Success {
+		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+	}
+	return sendResponse(messages, answer, err), nil
+}
+
+// outgoing checks the messages of a request and encodes their properties.
+func (a *api) outgoing(sent []*v2.Message, c *caller, now time.Time) ([]outgoing, error) {
+	switch n := len(sent); {
+	case n == 0:
+		return nil, refuse(v2.Code_MESSAGE_CORRUPTED, "no message to send")
+	case n > maxBatchCount:
+		return nil, refuse(
+			v2.Code_MESSAGE_CORRUPTED,
+			fmt.Sprintf("%d messages in one request, max is %d", n, maxBatchCount),
+		)
+	}
+	topic := sent[0].GetTopic()
+	if err := a.checkTopic(topic); err != nil {
+		return nil, err
+	}
+	remote := ""
+	messages := make([]outgoing, len(sent))
+	for i, m := range sent {
+		if m.GetTopic() != topic && !proto.Equal(m.GetTopic(), topic) {
+			return nil, refuse(v2.Code_MESSAGE_CORRUPTED, "topic in message is not same")
+		}
+		messages[i] = outgoing{Message: m, system: m.GetSystemProperties()}
+		if err := messages[i].check(a, now); err != nil {
+			return nil, err
+		}
+		if remote == "" && isBlank(messages[i].system.GetBornHost()) {
+			remote = c.conn.remote.String()
+		}
+		if err := messages[i].encode(topic.GetName(), remote); err != nil {
+			return nil, err
+		}
+	}
+	return messages, nil
+}
+
+// queueFor checks that the topic takes the messages, and picks their queue when it matters which.
+func (a *api) queueFor(messages []outgoing) (int32, error) {
+	first := &messages[0]
+	name := first.GetTopic().GetName()
+	topic, known := a.cfg.Metadata.Topic(name)
+	if !known {
+		return 0, refuse(v2.Code_TOPIC_NOT_FOUND, "no topic "+name+" on broker "+a.cfg.BrokerName+
+			": create it first, with the message type that it is for")
+	}
+	if err := checkType(name, topic.MessageType, first.typ); err != nil {
+		return 0, err
+	}
+	if !topic.Writable || topic.WriteQueueNums <= 0 {
+		return 0, refuse(v2.Code_FORBIDDEN, "no writable queue")
+	}
+	group := first.system.GetMessageGroup()
+	for i := range messages[1:] {
+		if messages[i+1].system.GetMessageGroup() != group {
+			return 0, refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "messages of one batch must have the same message group")
+		}
+	}
+	if group == "" {
+		return anyQueue, nil
+	}
+	return consistentHash(message.TagsCode(group), topic.WriteQueueNums), nil
+}
+
+// checkType refuses messages of another type than the topic is for. Source: DefaultTopicMessageTypeValidator.java.
+func checkType(topic, want, typ string) error {
+	if want == "" {
+		want = typeNormal
+	}
+	if want == typ || want == typeMixed || strings.HasPrefix(topic, "%RETRY%") || strings.HasPrefix(topic, "%DLQ%") {
+		return nil
+	}
+	return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, fmt.Sprintf(
+		"TopicMessageType validate failed, the expected type is %s, but actual type is %s", want, typ))
+}
+
+func batchBody(messages []outgoing) []byte {
+	size := 0
+	for i := range messages {
+		size += len(messages[i].GetBody()) + len(messages[i].encoded) + 32
+	}
+	body := make([]byte, 0, size)
+	for i := range messages {
+		body = message.AppendBatchEntry(body, 0, messages[i].GetBody(), string(messages[i].encoded))
+	}
+	return body
+}
+
+func sendHeader(messages []outgoing, queueID int32) *protocol.SendMessageRequestHeader {
+	first := &messages[0]
+	topic := first.GetTopic().GetName()
+	h := &protocol.SendMessageRequestHeader{
+		ProducerGroup: topic, Topic: topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 4, QueueID: queueID,
+		BornTimestamp: time.Now().UnixMilli(), Batch: protocol.Some(len(messages) > 1),
+	}
+	if born := first.system.GetBornTimestamp(); born != nil {
+		h.BornTimestamp = born.AsTime().UnixMilli()
+	}
+	if len(messages) == 1 {
+		h.Properties = string(first.encoded)
+	}
+	if first.system.GetBodyEncoding() == v2.Encoding_GZIP {
+		h.SysFlag |= message.SysFlagCompressed
+	}
+	if first.typ == typeTransaction {
+		h.SysFlag |= message.TransactionPrepared
+	}
+	return h
+}
+
+// sendResponse has one entry a message once they are stored; clients demand that.
+func sendResponse(messages []outgoing, answer remoting.Response, err error) *v2.SendMessageResponse {
+	if err != nil {
+		out := &v2.SendMessageResponse{Status: statusOf(err)}
+		if answer.Code == protocol.FlushDiskTimeout || answer.Code == protocol.FlushSlaveTimeout ||
+			answer.Code == protocol.SlaveNotAvailable { // stored all the same
+			for range messages {
+				out.Entries = append(out.Entries, &v2.SendResultEntry{Status: out.GetStatus()})
+			}
+		}
+		return out
+	}
+	h, isSend := answer.Header.(*protocol.SendMessageResponseHeader)
+	if !isSend {
+		return &v2.SendMessageResponse{
+			Status: status(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no header"),
+		}
+	}
+	good := ok()
+	out := &v2.SendMessageResponse{Status: good, Entries: make([]*v2.SendResultEntry, len(messages))}
+	for i := range messages {
+		id := messages[i].system.GetMessageId()
+		out.Entries[i] = &v2.SendResultEntry{
+			Status:        good,
+			MessageId:     id,
+			TransactionId: id,
+			Offset:        h.QueueOffset + int64(i),
+			RecallHandle:  h.RecallHandle,
+		}
+	}
+	return out
+}
+
+// consistentHash spreads keys over buckets so that few move when there are more buckets. It is what the original uses, so that a
+// message group goes to the same queue through either. Source: com.google.common.hash.Hashing.consistentHash, in Java's arithmetic.
+func consistentHash(key int64, buckets int32) int32 {
+	state := uint64(key)
+	candidate := int32(0)
+	for {
+		state = 2862933555777941757*state + 1
+		next := float64(candidate+1) / (float64(int32(state>>33)+1) / (1 << 31))
+		if next < 0 || next >= float64(buckets) {
+			return candidate
+		}
+		candidate = int32(next)
+	}
+}

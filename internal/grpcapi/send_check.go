@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcapi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	"github.com/roquetmq/roquet/internal/message"
+)
+
+// What a message may have. Source: ProxyConfig.java.
+const (
+	maxUserProperties         = 128
+	maxUserPropertyBytes      = 16 << 10 // of user properties, tag and keys together
+	messageGroupBytes         = 64       // a message group is shorter than this
+	maxLiteTopicBytes         = 64
+	maxRecovery               = 3600 * time.Second
+	asciiControlEnd      rune = 0x20
+)
+
+// Message types as the attribute message.type spells them. Source: TopicMessageType.java.
+const (
+	typeNormal      = "NORMAL"
+	typeFIFO        = "FIFO"
+	typeDelay       = "DELAY"
+	typeTransaction = "TRANSACTION"
+	typePriority    = "PRIORITY"
+	typeLite        = "LITE"
+	typeMixed       = "MIXED"
+)
+
+// outgoing is a message on its way from a client's request into a call.
+type outgoing struct {
+	*v2.Message
+
+	system  *v2.SystemProperties
+	typ     string // as its properties say
+	encoded []byte // its properties
+}
+
+// reserved tells whether a property's name means something to brokers and clients, so that no user may set it. Source:
+// MessageConst.java STRING_HASH_SET.
+//
+//lint:long one flat list of names
+func reserved(name string) bool {
+	switch name {
+	case message.PropertyTraceSwitch, message.PropertyMsgRegion, message.PropertyKeys, message.PropertyTags,
+		message.PropertyWait, message.PropertyDelayLevel, message.PropertyRetryTopic, message.PropertyRealTopic,
+		message.PropertyRealQueueID, message.PropertyTransactionPrepared, message.PropertyProducerGroup,
+		message.PropertyMinOffset, message.PropertyMaxOffset, message.PropertyBuyerID, message.PropertyOriginMessageID,
+		message.PropertyOriginGroup, message.PropertyTransferFlag, message.PropertyCorrectionFlag, message.PropertyMQ2Flag,
+		message.PropertyReconsumeTime, message.PropertyUniqueKey, message.PropertyMaxReconsumeTimes,
+		message.PropertyConsumeStartTime, message.PropertyPopCK, message.PropertyPopCKOffset, message.PropertyFirstPopTime,
+		message.PropertyTransactionPreparedOffset, message.PropertyDupInfo, message.PropertyExtendUniqInfo,
+		message.PropertyInstanceID, message.PropertyCorrelationID, message.PropertyReplyToClient, message.PropertyMessageTTL,
+		message.PropertyArriveTime, message.PropertyPushReplyTime, message.PropertyCluster, message.PropertyMessageType,
+		message.PropertyInnerMultiQueueOffset, message.PropertyTimerDelayMillis, message.PropertyTimerDelaySeconds,
+		message.PropertyTimerDeliverMillis, message.PropertyTimerEnqueueMillis, message.PropertyTimerDequeueMillis,
+		message.PropertyTimerRollTimes, message.PropertyTimerRollLabel, message.PropertyTimerOutMillis,
+		message.PropertyTimerDelUniqueKey, message.PropertyTimerDelayLevel, message.PropertyBornHost,
+		message.PropertyBornTimestamp, message.PropertyDLQOriginTopic, message.PropertyDLQOriginMessageID,
+		message.PropertyCRC32, message.PropertyPriority, message.PropertyLiteTopic:
+		return true
+	}
+	return false
+}
+
+// internal tells whether a stored property is the system's own: besides the reserved ones those that the original hands out to
+// consumers as if a user had set them.
+func internal(name string) bool {
+	switch name {
+	case message.PropertyShardingKey, message.PropertyTransactionID, message.PropertyTransactionCheckTimes,
+		message.PropertyCheckImmunityTimeInSeconds, message.PropertyTraceContext, message.PropertyInnerMultiDispatch,
+		message.PropertyRedirect, message.PropertyTransOffset, message.PropertyInnerNum, message.PropertyInnerBase:
+		return true
+	}
+	return reserved(name)
+}
+
+// hasControl tells whether a text holds an ISO control character: U+0000 to U+001F, U+007F to U+009F.
+func hasControl(text string) bool {
+	for _, r := range text {
+		if r < asciiControlEnd || r >= 0x7F && r <= 0x9F {
+			return true
+		}
+	}
+	return false
+}
+
+// isBlank tells whether a text that is there consists of white space only.
+func isBlank(text string) bool { return strings.TrimFunc(text, unicode.IsSpace) == "" }
+
+// check refuses what may not be sent, in the order in which the original looks. Source: SendMessageActivity.java buildMessage,
+// buildMessageProperty.
+func (m *outgoing) check(a *api, now time.Time) error {
+	if err := m.checkBody(a.cfg.MaxBodyBytes()); err != nil {
+		return err
+	}
+	if err := m.checkProperties(); err != nil {
+		return err
+	}
+	switch id := m.system.GetMessageId(); {
+	case isBlank(id):
+		return refuse(v2.Code_ILLEGAL_MESSAGE_ID, "message id cannot be empty")
+	case hasControl(id):
+		return refuse(v2.Code_ILLEGAL_MESSAGE_ID, "message id cannot contain control character")
+	}
+	if m.system.GetMessageType() == v2.MessageType_TRANSACTION {
+		if d := m.system.GetOrphanedTransactionRecoveryDuration(); d.AsDuration() > maxRecovery {
+			return refuse(v2.Code_BAD_REQUEST, fmt.Sprintf(
+				"the max transaction recovery time of message is too large, max is %d", int(maxRecovery.Seconds())))
+		}
+	}
+	if at := m.system.GetDeliveryTimestamp(); at != nil && at.AsTime().Sub(now) > a.cfg.MaxDelay {
+		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME, fmt.Sprintf(
+			"the max delay time of message is too large, max is %d ms, asked for %d ms",
+			a.cfg.MaxDelay.Milliseconds(),
+			at.AsTime().Sub(now).Milliseconds(),
+		))
+	}
+	if err := m.checkGroups(); err != nil {
+		return err
+	}
+	return m.settleType()
+}
+
+func (m *outgoing) checkBody(limit int) error {
+	switch n := len(m.GetBody()); {
+	case n == 0:
+		return refuse(v2.Code_MESSAGE_BODY_EMPTY, "message body cannot be empty")
+	case n > limit:
+		return refuse(v2.Code_MESSAGE_BODY_TOO_LARGE,
+			fmt.Sprintf("message body cannot exceed the max %d, it has %d bytes", limit, n))
+	}
+	return nil
+}
+
+func (m *outgoing) checkProperties() error {
+	if n := len(m.GetUserProperties()); n > maxUserProperties {
+		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE,
+			fmt.Sprintf("too many user properties, max is %d, it has %d", maxUserProperties, n))
+	}
+	size := 0
+	for name, value := range m.GetUserProperties() {
+		switch {
+		case reserved(name):
+			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "property is used by system: "+name)
+		case name == "":
+			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot be empty")
+		case hasControl(name):
+			return refuse(
+				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY,
+				"the key of property cannot contain control character",
+			)
+		case hasControl(value):
+			return refuse(
+				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY,
+				"the value of property cannot contain control character",
+			)
+		}
+		size += len(name) + len(value)
+	}
+	if err := checkTag(m.system.GetTag()); err != nil {
+		return err
+	}
+	size += len(m.system.GetTag())
+	for _, key := range m.system.GetKeys() {
+		switch {
+		case key != "" && isBlank(key):
+			return refuse(v2.Code_ILLEGAL_MESSAGE_KEY, "key cannot be the char sequence of whitespace")
+		case hasControl(key):
+			return refuse(v2.Code_ILLEGAL_MESSAGE_KEY, "key cannot contain control character")
+		}
+		size += len(key)
+	}
+	if size > maxUserPropertyBytes {
+		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE, fmt.Sprintf(
+			"the total size of user property is too large, max is %d, it has %d bytes", maxUserPropertyBytes, size))
+	}
+	return nil
+}
+
+func checkTag(tag string) error {
+	switch {
+	case tag == "":
+		return nil
+	case isBlank(tag):
+		return refuse(v2.Code_ILLEGAL_MESSAGE_TAG, "tag cannot be the char sequence of whitespace")
+	case strings.Contains(tag, "|"):
+		return refuse(v2.Code_ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
+	case hasControl(tag):
+		return refuse(v2.Code_ILLEGAL_MESSAGE_TAG, "tag cannot contain control character")
+	}
+	return nil
+}
+
+// checkGroups refuses a message group, and a lite topic's name.
+func (m *outgoing) checkGroups() error {
+	if group := m.system.GetMessageGroup(); group != "" {
+		switch {
+		case isBlank(group):
+			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group cannot be the char sequence of whitespace")
+		case len(group) >= messageGroupBytes:
+			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP,
+				fmt.Sprintf("message group exceed the max size %d, it has %d bytes", messageGroupBytes, len(group)))
+		case hasControl(group):
+			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group cannot contain control character")
+		}
+	}
+	if m.system.LiteTopic != nil && !isLiteTopic(m.system.GetLiteTopic()) {
+		return refuse(v2.Code_ILLEGAL_LITE_TOPIC, fmt.Sprintf(
+			"lite topic %q: wanted 1 to %d letters, digits, hyphens and underscores",
+			m.system.GetLiteTopic(),
+			maxLiteTopicBytes,
+		))
+	}
+	if control := strings.ContainsFunc(m.system.GetTraceContext()+m.system.GetBornHost(), isSeparator); control {
+		return refuse(
+			v2.Code_MESSAGE_CORRUPTED,
+			"trace context and born host cannot contain the characters U+0001 and U+0002",
+		)
+	}
+	return nil
+}
+
+func isSeparator(r rune) bool { return r == '\x01' || r == '\x02' }
+
+func isLiteTopic(name string) bool {
+	for _, r := range name {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+		if !letter {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxLiteTopicBytes
+}
+
+// settleType finds the message's type: what it says it is must be what its properties make it. Known difference: the original looks
+// at the properties alone, and takes a transaction that is delayed for a transaction (case C017).
+func (m *outgoing) settleType() error {
+	var types []string
+	if m.system.GetMessageType() == v2.MessageType_TRANSACTION {
+		types = append(types, typeTransaction)
+	}
+	if m.system.GetDeliveryTimestamp() != nil {
+		types = append(types, typeDelay)
+	}
+	if m.system.GetMessageGroup() != "" || m.GetUserProperties()[message.PropertyShardingKey] != "" {
+		types = append(types, typeFIFO)
+	}
+	if m.system.Priority != nil && m.system.GetPriority() >= 0 {
+		types = append(types, typePriority)
+	}
+	if m.system.LiteTopic != nil {
+		types = append(types, typeLite)
+	}
+	m.typ = typeNormal
+	if len(types) > 0 {
+		m.typ = types[0]
+	}
+	declared := m.system.GetMessageType().String()
+	switch {
+	case len(types) > 1:
+		return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+			"the properties of the message make it "+strings.Join(types, " and ")+" at once")
+	case m.system.GetMessageType() != v2.MessageType_MESSAGE_TYPE_UNSPECIFIED && declared != m.typ:
+		return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+			"the message says that it is "+declared+", but its properties make it "+m.typ)
+	}
+	return nil
+}
+
+// encode lays the properties down as they are stored. producerGroup is the group that is asked about open transactions: the topic's
+// name, since producers have no groups here.
+func (m *outgoing) encode(producerGroup, remote string) error {
+	dst := make([]byte, 0, 384)
+	for name, value := range m.GetUserProperties() {
+		dst = message.AppendProperty(dst, name, value)
+	}
+	put := func(name, value string) {
+		if value != "" {
+			dst = message.AppendProperty(dst, name, value)
+		}
+	}
+	put(message.PropertyTags, m.system.GetTag())
+	put(message.PropertyKeys, strings.Join(m.system.GetKeys(), message.KeySeparator))
+	put(message.PropertyUniqueKey, m.system.GetMessageId())
+	switch m.typ {
+	case typeTransaction:
+		put(message.PropertyTransactionPrepared, "true")
+		if d := m.system.GetOrphanedTransactionRecoveryDuration(); d != nil {
+			put(message.PropertyCheckImmunityTimeInSeconds, strconv.FormatInt(int64(d.AsDuration()/time.Second), 10))
+		}
+	case typeDelay:
+		put(
+			message.PropertyTimerDeliverMillis,
+			strconv.FormatInt(m.system.GetDeliveryTimestamp().AsTime().UnixMilli(), 10),
+		)
+	case typePriority:
+		put(message.PropertyPriority, strconv.FormatInt(int64(m.system.GetPriority()), 10))
+	case typeLite:
+		put(message.PropertyLiteTopic, m.system.GetLiteTopic())
+	}
+	put(message.PropertyProducerGroup, producerGroup)
+	put(message.PropertyShardingKey, m.system.GetMessageGroup())
+	put(message.PropertyTraceContext, m.system.GetTraceContext())
+	host := m.system.GetBornHost()
+	if isBlank(host) {
+		host = remote
+	}
+	put(message.PropertyBornHost, host)
+	if born := m.system.GetBornTimestamp(); born != nil {
+		put(message.PropertyBornTimestamp, strconv.FormatInt(born.AsTime().UnixMilli(), 10))
+	}
+	m.encoded = dst
+	if len(dst) > message.MaxPropertiesBytes {
+		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE,
+			fmt.Sprintf("properties of %d bytes, max is %d", len(dst), message.MaxPropertiesBytes))
+	}
+	return nil
+}

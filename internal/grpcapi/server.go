@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	grpcstatus "google.golang.org/grpc/status"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// Names checks names by the rules that hold for every door. An error's text is told to the client.
+type Names interface {
+	// CheckTopic refuses what no topic may be called, and topics of the system.
+	CheckTopic(name string) error
+	// CheckGroup refuses what no consumer group may be called, and groups of the system.
+	CheckGroup(name string) error
+}
+
+// Metadata is what the broker knows of topics and groups at the moment. Both methods are on the path of every
+// message.
+type Metadata interface {
+	// Topic returns a topic of this broker.
+	Topic(name string) (Topic, bool)
+	// Group returns a consumer group of this broker.
+	Group(name string) (Group, bool)
+}
+
+// Topic is what a door has to know of a topic.
+type Topic struct {
+	MessageType    string // the attribute message.type; empty stands for NORMAL
+	WriteQueueNums int32
+	Writable       bool
+}
+
+// Group is what a door has to know of a consumer group.
+type Group struct {
+	Orderly       bool
+	RetryMaxTimes int32
+	// Rests between tries: a table, or (when Multiplier is not 0) from Initial growing by the factor up to
+	// Max.
+	Rests        []time.Duration
+	Initial, Max time.Duration
+	Multiplier   int64
+}
+
+// Config is what a Server needs. Zero fields have the defaults in parentheses.
+type Config struct {
+	Names      Names
+	Metadata   Metadata
+	BrokerName string
+	// MaxBodyBytes returns the largest message body in force. (4 MiB)
+	MaxBodyBytes func() int
+	// MaxDelay is how far ahead a message may ask to be delivered. (40 days)
+	MaxDelay time.Duration
+	// Ready tells why clients should not come, or nil. (always ready)
+	Ready func() error
+	// OnEnd is told of each session that ended, as of a connection. It must not block. (nothing)
+	OnEnd  func(remoting.Peer)
+	Limits Limits
+	Logger *slog.Logger
+}
+
+// Limits bounds what clients may cost. Zero fields take the defaults in parentheses.
+type Limits struct {
+	MaxInboundBytes   int           // one request (130 MiB, as the original)
+	MaxStreamsPerConn uint32        // rpcs under way on a connection (10,000)
+	MaxSessions       int           // clients known at once (200,000)
+	MaxRenewed        int           // messages of one client whose receipts are renewed (20,000)
+	MaxOwedBytes      int           // commands a client has not taken off its telemetry stream (8 MiB)
+	SessionIdle       time.Duration // without stream and rpcs a client counts as gone after this (60 s)
+	ConnIdle          time.Duration // a connection without rpcs is closed after this (120 s)
+	KeepAlive         time.Duration // a silent connection is asked for a sign of life after this (30 s)
+	KeepAliveTimeout  time.Duration // and closed when none comes for this (20 s)
+	DrainTimeout      time.Duration // rpcs under way when the server stops are waited for so long (5 s)
+	RenewPeriod       time.Duration // how often receipts are looked at (5 s)
+}
+
+func (l *Limits) setDefaults() {
+	orDefault(&l.MaxInboundBytes, 130<<20)
+	orDefault(&l.MaxStreamsPerConn, 10_000)
+	orDefault(&l.MaxSessions, 200_000)
+	orDefault(&l.MaxRenewed, 20_000)
+	orDefault(&l.MaxOwedBytes, 8<<20)
+	orDefault(&l.SessionIdle, time.Minute)
+	orDefault(&l.ConnIdle, 120*time.Second)
+	orDefault(&l.KeepAlive, 30*time.Second)
+	orDefault(&l.KeepAliveTimeout, 20*time.Second)
+	orDefault(&l.DrainTimeout, 5*time.Second)
+	orDefault(&l.RenewPeriod, 5*time.Second)
+}
+
+func orDefault[T ~int | ~int64 | ~uint32](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func (c *Config) setDefaults() error {
+	c.Limits.setDefaults()
+	orDefault(&c.MaxDelay, 40*24*time.Hour)
+	if c.MaxBodyBytes == nil {
+		c.MaxBodyBytes = func() int { return 4 << 20 }
+	}
+	if c.Ready == nil {
+		c.Ready = func() error { return nil }
+	}
+	if c.OnEnd == nil {
+		c.OnEnd = func(remoting.Peer) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Names == nil || c.Metadata == nil || c.BrokerName == "" {
+		return errors.New("grpcapi: Names, Metadata and BrokerName are required")
+	}
+	return nil
+}
+
+// api is the rpcs. Its methods are in the file of their family.
+type api struct {
+	v2.UnimplementedMessagingServiceServer
+
+	cfg      Config
+	log      *slog.Logger
+	registry *remoting.Registry
+	sessions *sessions
+	waiters  sync.Pool     // *waiter
+	stopping chan struct{} // closed when the server begins to stop
+	inFlight atomic.Int64  // rpcs that have an end of their own: all but telemetry streams
+}
+
+// Server is the gRPC door.
+type Server struct {
+	api      *api
+	grpc     *grpc.Server
+	listener *remoting.ConnListener
+}
+
+// Sizes of grpc-go's buffers for a connection. Small ones are enough, since the client's requests are, and
+// thousands of clients wait.
+const (
+	readBufferBytes  = 8 << 10
+	writeBufferBytes = 32 << 10 // shared by all connections, held only while something is written
+	maxHeaderBytes   = 64 << 10
+	leastPingGap     = 5 * time.Second // clients ping every 60 s (C++) or 300 s (Java), without rpcs too
+	streamWorkers    = 64
+	drainTick        = 5 * time.Millisecond // how often the end looks whether rpcs are under way
+)
+
+// New returns a door that dispatches through registry. It serves nothing before Run.
+func New(cfg Config, registry *remoting.Registry) (*Server, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	a := &api{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{})}
+	a.sessions = newSessions(a)
+	s := &Server{api: a, listener: remoting.NewConnListener("gRPC")}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(&handshake{nextID: registry.NextPeerID}),
+		grpc.MaxRecvMsgSize(cfg.Limits.MaxInboundBytes),
+		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxConcurrentStreams(cfg.Limits.MaxStreamsPerConn),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ReadBufferSize(readBufferBytes),
+		grpc.WriteBufferSize(writeBufferBytes),
+		grpc.SharedWriteBuffer(true),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(
+			keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true},
+		),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: cfg.Limits.ConnIdle, Time: cfg.Limits.KeepAlive, Timeout: cfg.Limits.KeepAliveTimeout,
+		}),
+		grpc.UnaryInterceptor(a.recoverUnary),
+		grpc.StreamInterceptor(a.recoverStream),
+	)
+	v2.RegisterMessagingServiceServer(s.grpc, a)
+	healthpb.RegisterHealthServer(s.grpc, &health{api: a})
+	reflection.Register(s.grpc)
+	return s, nil
+}
+
+// Deliver takes over an HTTP/2 connection. It is a remoting.ConnHandler.
+func (s *Server) Deliver(conn net.Conn) { s.listener.Deliver(conn) }
+
+// Run serves until ctx is done. Then clients are told to go elsewhere (GOAWAY), telemetry streams and held
+// receives end, rpcs under way are waited for, DrainTimeout at most, and Run returns once every goroutine it
+// started has ended.
+func (s *Server) Run(ctx context.Context) error {
+	var g sync.WaitGroup
+	upkeep, endUpkeep := context.WithCancel(context.WithoutCancel(ctx))
+	defer endUpkeep()
+	g.Go(func() { s.api.sessions.run(upkeep) })
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(s.listener) }()
+	var err error
+	select {
+	case err = <-served:
+		return fmt.Errorf("gRPC door: %w", err)
+	case <-ctx.Done():
+	}
+	close(s.api.stopping)
+	s.drain()
+	err = <-served
+	endUpkeep()
+	g.Wait()
+	s.api.sessions.endAll()
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// drain lets rpcs under way end, and then closes the connections, which ends the telemetry streams.
+func (s *Server) drain() {
+	drained := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop() // ends when Stop has closed the last connection, if not before
+		close(drained)
+	}()
+	patience := time.NewTimer(s.api.cfg.Limits.DrainTimeout)
+	defer patience.Stop()
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for done := false; !done && s.api.inFlight.Load() > 0; {
+		select {
+		case <-tick.C:
+		case <-drained:
+			done = true
+		case <-patience.C:
+			s.api.log.Warn("gave up on gRPC calls in flight", slog.Int64("calls", s.api.inFlight.Load()))
+			done = true
+		}
+	}
+	s.grpc.Stop()
+	<-drained
+}
+
+// recoverUnary turns a panic of this package into an answer; those of processors are the registry's.
+func (a *api) recoverUnary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (answer any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = a.panicked(info.FullMethod, v)
+		}
+	}()
+	a.inFlight.Add(1)
+	defer a.inFlight.Add(-1)
+	return handler(ctx, req)
+}
+
+func (a *api) recoverStream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = a.panicked(info.FullMethod, v)
+		}
+	}()
+	if info.FullMethod != v2.MessagingService_Telemetry_FullMethodName {
+		a.inFlight.Add(1)
+		defer a.inFlight.Add(-1)
+	}
+	return handler(srv, stream)
+}
+
+func (a *api) panicked(method string, v any) error {
+	a.log.Error("gRPC door panicked", slog.String("method", method), slog.Any("error", v),
+		slog.String("stack", string(debug.Stack())))
+	return grpcstatus.Errorf(codes.Internal, "internal error in %s: %v", method, v)
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import "errors"
+
+// errInProcess is what reading a header gives that never comes over a wire.
+var errInProcess = errors.New("header exists inside the process only")
+
+// AckReceiptsRequestHeader is BATCH_ACK_MESSAGE's header for doors inside the process, in place of a body: messages of one topic by
+// their receipt handles. It is answered with AckReceiptsResponseHeader. It is never sent.
+type AckReceiptsRequestHeader struct {
+	ConsumerGroup string
+	Topic         string
+	Handles       []string
+}
+
+// DecodeExt fails: the header is never sent.
+func (*AckReceiptsRequestHeader) DecodeExt(*Ext) error { return errInProcess }
+
+// AppendExt writes nothing.
+func (*AckReceiptsRequestHeader) AppendExt(*ExtWriter) {}
+
+// AckReceiptsResponseHeader has an entry for each handle of an AckReceiptsRequestHeader: nil, or why it was refused.
+type AckReceiptsResponseHeader struct {
+	Refused []*Error
+}
+
+// DecodeExt fails: the header is never sent.
+func (*AckReceiptsResponseHeader) DecodeExt(*Ext) error { return errInProcess }
+
+// AppendExt writes nothing.
+func (*AckReceiptsResponseHeader) AppendExt(*ExtWriter) {}
+
+// ForwardReceiptRequestHeader is CONSUMER_SEND_MSG_BACK's header for doors inside the process: the message of a receipt handle becomes a
+// dead letter of its group. It is never sent.
+type ForwardReceiptRequestHeader struct {
+	ConsumerGroup string
+	Topic         string
+	Handle        string
+}
+
+// DecodeExt fails: the header is never sent.
+func (*ForwardReceiptRequestHeader) DecodeExt(*Ext) error { return errInProcess }
+
+// AppendExt writes nothing.
+func (*ForwardReceiptRequestHeader) AppendExt(*ExtWriter) {}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/nameserver"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// assignmentRequests shares queues out to native consumers that leave that to the broker: QUERY_ASSIGNMENT 400,
+// SET_MESSAGE_REQUEST_MODE 401, GET_ALL_MESSAGE_REQUEST_MODE 402. Source: QueryAssignmentProcessor.java.
+type assignmentRequests struct {
+	modes   *broker.RequestModes
+	topics  *broker.Topics
+	groups  *broker.Groups
+	clients *broker.Clients
+	self    *identity
+	routes  *nameserver.Routes // of this process; nil: the name servers of names are asked
+	names   func() []*remoteNames
+}
+
+// routeTimeout bounds how long a name server is asked for a route.
+const routeTimeout = 3 * time.Second
+
+// query answers which queues a member has. Nothing at all, not even an empty list, means: keep what you have.
+func (s *assignmentRequests) query(ctx context.Context, c *remoting.Call) (remoting.Response, error) {
+	body, err := protocol.DecodeBody[protocol.QueryAssignmentRequestBody](c.Body)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	mode, _ := s.modes.Lookup(body.ConsumerGroup, body.Topic)
+	answer := &protocol.QueryAssignmentResponseBody{}
+	if queues, ok := s.share(ctx, body, mode); ok {
+		answer.MessageQueueAssignments = make([]protocol.MessageQueueAssignment, 0, len(queues))
+		for _, q := range queueBodies(queues) {
+			answer.MessageQueueAssignments = append(answer.MessageQueueAssignments, protocol.MessageQueueAssignment{
+				MessageQueue: q, Mode: modeBody(mode),
+			})
+		}
+	}
+	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
+}
+
+func modeBody(mode broker.RequestMode) protocol.MessageRequestMode {
+	if mode.Pop {
+		return protocol.ModePop
+	}
+	return protocol.ModePull
+}
+
+func (s *assignmentRequests) share(
+	ctx context.Context, body *protocol.QueryAssignmentRequestBody, mode broker.RequestMode,
+) ([]broker.MessageQueue, bool) {
+	queues := s.queues(ctx, body.Topic)
+	switch {
+	case queues == nil:
+		return nil, false
+	case body.MessageModel == protocol.Broadcasting:
+		return queues, true
+	}
+	group, ok := s.clients.Group(body.ConsumerGroup)
+	if !ok {
+		return nil, false
+	}
+	allocate := broker.AllocateAveragely
+	switch body.StrategyName {
+	case "AVG":
+	case "AVG_BY_CIRCLE":
+		allocate = broker.AllocateByCircle
+	default:
+		return nil, false
+	}
+	if mode.Pop {
+		return broker.AllocatePop(body.ClientID, queues, group.ClientIDs(), mode.ShareQueueNum, allocate), true
+	}
+	return allocate(body.ClientID, queues, group.ClientIDs()), true
+}
+
+// queues are a topic's queues to read on all brokers, ordered; nil when the topic is nowhere.
+func (s *assignmentRequests) queues(ctx context.Context, topic string) []broker.MessageQueue {
+	data := s.route(ctx, topic)
+	var queues []broker.MessageQueue
+	for _, q := range data {
+		if q.Perm&broker.PermRead == 0 {
+			continue
+		}
+		for id := range q.ReadQueueNums {
+			queues = append(queues, broker.MessageQueue{Topic: topic, BrokerName: q.BrokerName, QueueID: id})
+		}
+	}
+	slices.SortFunc(queues, func(a, b broker.MessageQueue) int {
+		if by := strings.Compare(a.BrokerName, b.BrokerName); by != 0 {
+			return by
+		}
+		return int(a.QueueID - b.QueueID)
+	})
+	return queues
+}
+
+func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol.QueueData {
+	if s.routes != nil {
+		route, _ := s.routes.Route(topic)
+		data := make([]protocol.QueueData, len(route.Queues))
+		for i, q := range route.Queues {
+			data[i] = protocol.QueueData{BrokerName: q.BrokerName, Perm: q.Perm, ReadQueueNums: q.ReadQueueNums}
+		}
+		return data
+	}
+	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
+	defer cancel()
+	for _, remote := range s.names() {
+		answer, err := remote.client.Invoke(
+			ctx,
+			protocol.GetRouteInfoByTopic,
+			&protocol.GetRouteInfoRequestHeader{Topic: topic},
+			nil,
+		)
+		if err != nil || answer.Code != int32(protocol.Success) {
+			continue
+		}
+		if route, err := protocol.DecodeBody[protocol.TopicRouteData](answer.Body); err == nil {
+			return route.QueueDatas
+		}
+	}
+	if cfg, ok := s.topics.Lookup(topic); ok && len(s.names()) == 0 {
+		return []protocol.QueueData{{BrokerName: s.self.brokerName, Perm: cfg.Perm, ReadQueueNums: cfg.ReadQueueNums}}
+	}
+	return nil
+}
+
+func (s *assignmentRequests) setMode(_ context.Context, c *remoting.Call) {
+	body, err := protocol.DecodeBody[protocol.SetMessageRequestModeRequestBody](c.Body)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	if broker.IsRetryTopic(body.Topic) {
+		c.Fail(&protocol.Error{Code: protocol.NoPermission, Remark: "retry topic is not allowed to set mode"})
+		return
+	}
+	if _, ok := s.topics.Lookup(body.Topic); !ok {
+		c.Fail(topicNotExist(body.Topic))
+		return
+	}
+	s.groups.Ensure(body.ConsumerGroup, func(_ *broker.GroupConfig, err error) {
+		if err != nil {
+			c.FailLater(err)
+			return
+		}
+		mode := broker.RequestMode{Pop: body.Mode == protocol.ModePop, ShareQueueNum: body.PopShareQueueNum}
+		s.modes.Put(body.ConsumerGroup, body.Topic, mode, replyTo(c))
+	})
+}
+
+func (s *assignmentRequests) allModes(context.Context, *remoting.Call) (remoting.Response, error) {
+	body := &protocol.MessageRequestModeSerializeWrapper{
+		MessageRequestModeMap: map[string]map[string]protocol.SetMessageRequestModeRequestBody{},
+	}
+	s.modes.All(func(group, topic string, mode broker.RequestMode) {
+		if body.MessageRequestModeMap[topic] == nil {
+			body.MessageRequestModeMap[topic] = map[string]protocol.SetMessageRequestModeRequestBody{}
+		}
+		body.MessageRequestModeMap[topic][group] = protocol.SetMessageRequestModeRequestBody{
+			ConsumerGroup: group, Topic: topic, Mode: modeBody(mode), PopShareQueueNum: mode.ShareQueueNum,
+		}
+	})
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}

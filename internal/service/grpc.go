@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/grpcapi"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// newGRPC makes the door of the 5.x clients over the broker's registry.
+func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) {
+	rules := s.node.rules
+	return grpcapi.New(grpcapi.Config{
+		Names:        &doorNames{system: broker.SystemNames{Cluster: s.self.cluster, Broker: s.self.brokerName}},
+		Metadata:     &doorMetadata{topics: rules.topics, groups: rules.groups},
+		BrokerName:   s.self.brokerName,
+		MaxBodyBytes: rules.sender.MaxMessageBytes,
+		MaxDelay:     broker.DefaultTimerMaxDelay,
+		Ready:        s.ready,
+		OnEnd:        func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
+		Logger:       s.log.With(slog.String("component", "grpc")),
+	}, registry)
+}
+
+// doorNames is the broker's rules of names for doors that have rules of their own besides: what belongs to the system is refused.
+type doorNames struct{ system broker.SystemNames }
+
+// CheckTopic refuses names that no topic may have, and the system's topics.
+func (n *doorNames) CheckTopic(name string) error {
+	if err := broker.ValidateTopic(name); err != nil {
+		return err
+	}
+	if n.system.IsTopic(name) {
+		return errors.New("cannot access system topic")
+	}
+	return nil
+}
+
+// CheckGroup refuses names that no group may have, and the system's groups.
+func (n *doorNames) CheckGroup(name string) error {
+	if err := broker.ValidateGroup(name); err != nil {
+		return err
+	}
+	if broker.IsSystemGroup(name) {
+		return errors.New("cannot use system consumer group")
+	}
+	return nil
+}
+
+// doorMetadata is the broker's tables as doors read them.
+type doorMetadata struct {
+	topics *broker.Topics
+	groups *broker.Groups
+}
+
+// Topic returns what a door has to know of a topic.
+func (m *doorMetadata) Topic(name string) (grpcapi.Topic, bool) {
+	cfg, ok := m.topics.Lookup(name)
+	if !ok {
+		return grpcapi.Topic{}, false
+	}
+	return grpcapi.Topic{
+		MessageType:    cfg.Attributes[broker.AttributeMessageType],
+		WriteQueueNums: cfg.WriteQueueNums,
+		Writable:       cfg.Writable(),
+	}, true
+}
+
+// Group returns what a door has to know of a group.
+func (m *doorMetadata) Group(name string) (grpcapi.Group, bool) {
+	cfg, ok := m.groups.Lookup(name)
+	if !ok {
+		return grpcapi.Group{}, false
+	}
+	g := grpcapi.Group{Orderly: cfg.ConsumeMessageOrderly, RetryMaxTimes: cfg.RetryMaxTimes}
+	if cfg.RetryPolicy.Type == protocol.RetryExponential {
+		g.Initial, g.Max, g.Multiplier = 5*time.Second, 2*time.Hour, 2 // Source: ExponentialRetryPolicy.java
+		if p := cfg.RetryPolicy.Exponential; p != nil {
+			g.Initial, g.Max, g.Multiplier = millis(p.Initial), millis(p.Max), p.Multiplier
+		}
+	} else if p := cfg.RetryPolicy.Customized; p != nil {
+		for _, rest := range p.Next {
+			g.Rests = append(g.Rests, millis(rest))
+		}
+	}
+	return g, true
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

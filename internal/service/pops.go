@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/broker/pop"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// popRequests answers POP_MESSAGE 200050, ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151, CHANGE_MESSAGE_INVISIBLETIME 200053,
+// NOTIFICATION 200054, POLLING_INFO 200055, and CONSUMER_SEND_MSG_BACK 36 of a receipt handle. Claims and acknowledgements are answered
+// when they are durable.
+// Source: PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java, NotificationProcessor.java,
+// PollingInfoProcessor.java.
+// Known differences: a receipt handle that is no good is refused with NO_MESSAGE, never ignored; in a batch it is passed over.
+type popRequests struct {
+	popper *broker.Popper
+	topics *broker.Topics
+}
+
+// popLate is how much later than it may wait a native receive is still looked at. Source: PopMessageRequestHeader.java
+// isTimeoutTooMuch.
+const popLate = 500 * time.Millisecond
+
+// popCall is a receive under way: one allocation holds all that it needs until the answer.
+type popCall struct {
+	broker.PopRequest
+	call   *remoting.Call
+	answer protocol.PopMessageResponseHeader
+}
+
+func (s *popRequests) pop(_ context.Context, c *remoting.Call, h *protocol.PopMessageRequestHeader) {
+	r := &popCall{call: c}
+	r.Group, r.Topic, r.QueueID, r.MaxCount = h.ConsumerGroup, h.Topic, h.QueueID, int(h.MaxMsgNums)
+	r.Invisible = time.Duration(h.InvisibleTime) * time.Millisecond
+	r.InitMode, r.AttemptID = broker.PopInitMode(h.InitMode), h.AttemptID
+	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
+	r.Order = orderOf(c, h.Order.Or(false))
+	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
+	wait, late := waitOf(h.PollTime, h.BornTime)
+	if late {
+		r.reply(protocol.PollingTimeout, "the broker "+
+			"received the request later than the client waits for it")
+		return
+	}
+	r.Wait = wait
+	s.popper.Pop(&r.PopRequest)
+}
+
+// orderOf is by what messages are kept in order: native consumers own a queue, those of gRPC a message group.
+func orderOf(c *remoting.Call, ordered bool) broker.PopOrder {
+	switch {
+	case !ordered:
+		return broker.Unordered
+	case c.Protocol == remoting.ProtocolGRPC:
+		return broker.OrderGroup
+	default:
+		return broker.OrderQueue
+	}
+}
+
+// waitOf is how long a receive may wait, and whether its client has given up.
+func waitOf(pollMillis, bornMillis int64) (wait time.Duration, late bool) {
+	wait = time.Duration(min(max(pollMillis, 0), maxSuspendMillis)) * time.Millisecond
+	if bornMillis <= 0 || pollMillis <= 0 {
+		return wait, false
+	}
+	gone := time.Since(time.UnixMilli(bornMillis))
+	return wait, gone > wait+popLate
+}
+
+func holdPop(req *broker.PopRequest) bool {
+	r, ok := req.Owner.(*popCall)
+	return ok && r.call.Suspend(nil)
+}
+
+// popDone answers a receive; it runs on the store's applier, on a goroutine of the Popper, or at once.
+func popDone(req *broker.PopRequest, err error) {
+	r, ok := req.Owner.(*popCall)
+	switch {
+	case !ok:
+		panic("a receive without its call")
+	case errors.Is(err, broker.ErrCanceled):
+		r.call.Cancel(remoting.ErrConnClosed)
+		return
+	case err != nil:
+		r.call.FailLater(err)
+		return
+	}
+	switch result := req.Result(); result.Outcome {
+	case broker.PopFound:
+		r.found(result)
+	case broker.PopPollingFull:
+		r.reply(protocol.PollingFull, "")
+	default:
+		r.reply(protocol.PollingTimeout, "")
+	}
+}
+
+// found answers with messages. Native clients make handles of the texts in the header; the other doors read the same.
+func (r *popCall) found(result *broker.PopResult) {
+	r.answer = protocol.PopMessageResponseHeader{
+		PopTime:       result.PopTime,
+		InvisibleTime: result.Invisible,
+		ReviveQID:     result.ReviveQueueID(),
+		RestNum:       result.Rest,
+		StartOffsetInfo: string(
+			result.AppendStartOffsetInfo(nil),
+		),
+		MsgOffsetInfo: string(result.AppendMsgOffsetInfo(nil)),
+	}
+	if result.Order != broker.Unordered {
+		r.answer.OrderCountInfo = string(result.AppendOrderCountInfo(nil))
+	}
+	bodies := make([][]byte, len(result.Messages))
+	for i := range result.Messages {
+		bodies[i] = result.Messages[i].Record
+	}
+	r.call.ReplyLater(remoting.Response{Header: &r.answer, Bodies: bodies})
+}
+
+// reply answers without messages. The header is there all the same: clients insist on its fields.
+func (r *popCall) reply(code protocol.ResponseCode, remark string) {
+	r.call.ReplyLater(remoting.Response{Code: code, Remark: remark, Header: &r.answer})
+}
+
+// ackCall is an acknowledgement of one message under way.
+type ackCall struct {
+	broker.AckRequest
+	call   *remoting.Call
+	handle [1]pop.Handle
+}
+
+func (s *popRequests) ack(_ context.Context, c *remoting.Call, h *protocol.AckMessageRequestHeader) {
+	r := &ackCall{call: c}
+	var err error
+	if r.handle[0], err = handleOf(h.ExtraInfo, h.QueueID, h.Offset); err != nil {
+		c.Fail(err)
+		return
+	}
+	r.Group, r.Topic, r.Handles, r.Owner, r.Done = h.ConsumerGroup, h.Topic, r.handle[:], r, ackDone
+	s.popper.Ack(&r.AckRequest)
+}
+
+func ackDone(req *broker.AckRequest, err error) {
+	r, ok := req.Owner.(*ackCall)
+	switch {
+	case !ok:
+		panic("an acknowledgement without its call")
+	case err != nil:
+		r.call.FailLater(err)
+	case req.Results[0] != nil:
+		r.call.FailLater(req.Results[0])
+	default:
+		r.call.ReplyLater(remoting.Response{})
+	}
+}
+
+// handleOf reads a receipt handle and checks that the header says the same.
+func handleOf(text string, queueID int32, offset int64) (pop.Handle, error) {
+	h, err := pop.ParseHandle(text)
+	if err == nil && (h.QueueID != queueID || int64(h.Offset) != offset) {
+		err = &protocol.Error{Code: protocol.MessageIllegal, Remark: fmt.Sprintf(
+			"extraInfo [%s] is not of queueId %d offset %d", text, queueID, offset)}
+	}
+	return h, err
+}
+
+// ackBatch acknowledges many messages: those of a native client's body, or those of another door's handles.
+func (s *popRequests) ackBatch(_ context.Context, c *remoting.Call) {
+	if h, ok := c.Header.(*protocol.AckReceiptsRequestHeader); ok {
+		s.ackReceipts(c, h)
+		return
+	}
+	body, err := protocol.DecodeBody[protocol.BatchAckMessageRequestBody](c.Body)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	requests := ackRequests(body)
+	end := newCountdown(len(requests), replyTo(c))
+	for _, req := range requests {
+		req.Done = func(_ *broker.AckRequest, err error) { end.done(err) }
+		s.popper.Ack(req)
+	}
+	end.done(nil)
+}
+
+// maxBatchAcks bounds the messages that one request acknowledges.
+const maxBatchAcks = 65_536
+
+// ackRequests are the acknowledgements of a native client's body, one request a group and topic.
+func ackRequests(body *protocol.BatchAckMessageRequestBody) []*broker.AckRequest {
+	var requests []*broker.AckRequest
+	count := 0
+	for i := range body.Acks {
+		ack := &body.Acks[i]
+		var req *broker.AckRequest
+		for _, r := range requests {
+			if r.Group == ack.ConsumerGroup && r.Topic == ack.Topic {
+				req = r
+			}
+		}
+		if req == nil {
+			req = &broker.AckRequest{Group: ack.ConsumerGroup, Topic: ack.Topic}
+			requests = append(requests, req)
+		}
+		for bit := range ack.BitSet.All() {
+			if count++; count > maxBatchAcks {
+				return requests
+			}
+			req.Handles = append(req.Handles, pop.Handle{
+				StartOffset: message.QueueOffset(
+					ack.StartOffset,
+				),
+				PopTime:       ack.PopTimeMillis,
+				Invisible:     ack.InvisibleTimeMillis,
+				ReviveQueueID: ack.ReviveQueueID,
+				RetryFlag:     retryFlag(ack.Retry),
+				BrokerName:    body.BrokerName,
+				QueueID:       ack.QueueID,
+				Offset:        message.QueueOffset(ack.StartOffset + int64(bit)),
+				LogOffset:     pop.NoLogOffset,
+			})
+		}
+	}
+	return requests
+}
+
+func retryFlag(text string) int32 {
+	if text == "" || text == "0" {
+		return 0
+	}
+	return 1
+}
+
+// ackReceipts acknowledges the messages of a door's handles and says of each what came of it.
+func (s *popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
+	answer := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
+	req := &broker.AckRequest{Group: h.ConsumerGroup, Topic: h.Topic, Handles: make([]pop.Handle, 0, len(h.Handles))}
+	at := make([]int, 0, len(h.Handles))
+	for i, text := range h.Handles {
+		handle, err := pop.ParseHandle(text)
+		if err != nil {
+			answer.Refused[i] = refusedHandle(err)
+			continue
+		}
+		req.Handles, at = append(req.Handles, handle), append(at, i)
+	}
+	req.Done = func(req *broker.AckRequest, err error) {
+		if err != nil {
+			c.FailLater(err)
+			return
+		}
+		for j, refused := range req.Results {
+			if refused != nil {
+				answer.Refused[at[j]] = refusedHandle(refused)
+			}
+		}
+		c.ReplyLater(remoting.Response{Header: answer})
+	}
+	s.popper.Ack(req)
+}
+
+func refusedHandle(err error) *protocol.Error {
+	return &protocol.Error{Code: protocol.NoMessage, Remark: err.Error()}
+}
+
+// renewCall is a change of an invisible time under way.
+type renewCall struct {
+	broker.RenewRequest
+	call   *remoting.Call
+	handle [1]pop.Handle
+	answer protocol.ChangeInvisibleTimeResponseHeader
+}
+
+// changeInvisible sets when a message is seen again; a negative time leaves that to the group's retry policy.
+func (s *popRequests) changeInvisible(
+	_ context.Context,
+	c *remoting.Call,
+	h *protocol.ChangeInvisibleTimeRequestHeader,
+) {
+	r := &renewCall{call: c}
+	var err error
+	if r.handle[0], err = handleOf(h.ExtraInfo, h.QueueID, h.Offset); err != nil {
+		c.Fail(err)
+		return
+	}
+	r.Group, r.Topic, r.Handles, r.Owner, r.Done = h.ConsumerGroup, h.Topic, r.handle[:], r, renewDone
+	r.Invisible, r.Suspend = time.Duration(h.InvisibleTime)*time.Millisecond, h.Suspend
+	if h.InvisibleTime < 0 {
+		r.Invisible = broker.RetryPolicyDelay
+	}
+	s.popper.ChangeInvisible(&r.RenewRequest)
+}
+
+func renewDone(req *broker.RenewRequest, err error) {
+	r, ok := req.Owner.(*renewCall)
+	switch {
+	case !ok:
+		panic("a change of an invisible time without its call")
+	case err != nil:
+		r.call.FailLater(err)
+	case req.Results[0] != nil:
+		r.call.FailLater(req.Results[0])
+	default:
+		h := &req.Handles[0]
+		r.answer = protocol.ChangeInvisibleTimeResponseHeader{
+			PopTime: h.PopTime, InvisibleTime: h.Invisible, ReviveQID: h.ReviveQueueID,
+		}
+		r.call.ReplyLater(remoting.Response{Header: &r.answer})
+	}
+}
+
+// sendBack answers CONSUMER_SEND_MSG_BACK of a receipt handle and leaves a native client's to next.
+func (s *popRequests) sendBack(next remoting.Processor) remoting.Processor {
+	return func(ctx context.Context, c *remoting.Call) {
+		h, ok := c.Header.(*protocol.ForwardReceiptRequestHeader)
+		if !ok {
+			next(ctx, c)
+			return
+		}
+		handle, err := pop.ParseHandle(h.Handle)
+		if err != nil {
+			c.Fail(err)
+			return
+		}
+		s.popper.ForwardToDLQ(&broker.ForwardRequest{
+			Group: h.ConsumerGroup, Topic: h.Topic, Handle: handle,
+			Done: func(_ *broker.ForwardRequest, err error) { replyTo(c)(err) },
+		})
+	}
+}
+
+// notice is a NOTIFICATION under way.
+type notice struct {
+	broker.PopRequest
+	call   *remoting.Call
+	answer protocol.NotificationResponseHeader
+}
+
+// notification is answered when there is something to receive, or when the client's time is up.
+func (s *popRequests) notification(_ context.Context, c *remoting.Call, h *protocol.NotificationRequestHeader) {
+	r := &notice{call: c}
+	r.Group, r.Topic, r.QueueID, r.AttemptID = h.ConsumerGroup, h.Topic, h.QueueID, h.AttemptID
+	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
+	r.Order = orderOf(c, h.Order.Or(false))
+	r.Wait, _ = waitOf(h.PollTime, h.BornTime)
+	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, noticeDone, holdNotice
+	s.popper.Notify(&r.PopRequest)
+}
+
+func holdNotice(req *broker.PopRequest) bool {
+	r, ok := req.Owner.(*notice)
+	return ok && r.call.Suspend(nil)
+}
+
+func noticeDone(req *broker.PopRequest, err error) {
+	r, ok := req.Owner.(*notice)
+	switch {
+	case !ok:
+		panic("a notification without its call")
+	case errors.Is(err, broker.ErrCanceled):
+		r.call.Cancel(remoting.ErrConnClosed)
+	case err != nil:
+		r.call.FailLater(err)
+	default:
+		outcome := req.Result().Outcome
+		r.answer.HasMsg, r.answer.PollingFull = outcome == broker.PopFound, outcome == broker.PopPollingFull
+		r.call.ReplyLater(remoting.Response{Header: &r.answer})
+	}
+}
+
+// pollingInfo answers how many receives wait.
+func (s *popRequests) pollingInfo(
+	_ context.Context, _ *remoting.Call, h *protocol.PollingInfoRequestHeader,
+) (remoting.Response, error) {
+	if _, ok := s.topics.Lookup(h.Topic); !ok {
+		return remoting.Response{}, topicNotExist(h.Topic)
+	}
+	n := s.popper.PollingCount(h.ConsumerGroup, h.Topic, h.QueueID)
+	return remoting.Response{Header: &protocol.PollingInfoResponseHeader{PollingNum: int32(n)}}, nil
+}
