@@ -23,12 +23,17 @@ vet:
 
 lint: ## golangci-lint
 	$(TOOL) golangci-lint run ./...
+	$(TOOL) buf lint
 
 generate-check: ## generated code is what the generators make today
 	$(GO) run ./internal/protocol/gen -check
+	@dir=$$(mktemp -d) && $(TOOL) buf generate -o "$$dir" && for f in $$(cd "$$dir" && find . -type f); do \
+		cmp -s "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto makes: go tool -modfile=tools/go.mod buf generate"; exit 1; }; \
+	done; rm -rf "$$dir"
 
-test: ## all tests with the race detector, house rules (internal/lint) included
+test: ## all tests with the race detector, house rules (internal/lint) included; then 200 kills under load
 	$(GO) test -race -timeout 20m ./...
+	cd e2e && $(GO) test -timeout 20m -count=1 ./...
 
 build: ## bin/roquet, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/roquet ./cmd/server

@@ -22,7 +22,8 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run name server and broker (see --roles) until SIGTERM",
-		Long: "Run name server and broker until SIGTERM. Without a flag everything works on 127.0.0.1 with data in ./data.\n" +
+		Long: "Run name server and broker until SIGTERM. Without a flag everything works on 127.0.0.1 with data in\n" +
+			"./data.\n" +
 			"Each flag has an environment variable and a key for the file; later layers win: file, environment, flag.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

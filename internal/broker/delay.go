@@ -84,7 +84,8 @@ func parkUntil(w *store.Write, m *message.Message, due int64) {
 	hide(w, m, timerKey{due: due, level: timerLevel}, message.PropertyTimerOutMillis, strconv.FormatInt(due, 10))
 }
 
-// hide puts m into the queue of key, which lacks its offset, and notes where m was going, and a property more.
+// hide puts m into the queue of key, which lacks its offset, and notes where m was going, and a property
+// more.
 func hide(w *store.Write, m *message.Message, key timerKey, more ...string) {
 	m.Properties = withDestination(m.Properties, m.Topic, m.QueueID, more...)
 	w.State = []message.State{key.set([]byte(m.Topic))}
@@ -92,8 +93,8 @@ func hide(w *store.Write, m *message.Message, key timerKey, more ...string) {
 	m.Topic, m.QueueID = key.queue()
 }
 
-// withDestination returns props with REAL_TOPIC and REAL_QID, and more properties, which must not be there yet: name,
-// value, name, value.
+// withDestination returns props with REAL_TOPIC and REAL_QID, and more properties, which must not be there
+// yet: name, value, name, value.
 func withDestination(props, topic string, queueID int32, more ...string) string {
 	props = message.WithoutProperty(props, message.PropertyRealTopic, message.PropertyRealQueueID)
 	size := len(props) + len(topic) + 40

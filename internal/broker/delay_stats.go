@@ -5,7 +5,6 @@ package broker
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"time"
 
@@ -140,7 +139,7 @@ func (d *Delays) NextDue() (millis int64, ok bool, err error) {
 }
 
 // count counts what waited before the start. A million takes a second: it is done beside everything else.
-func (d *Delays) count(ctx context.Context) error {
+func (d *Delays) count(ctx context.Context) {
 	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, topic []byte) bool {
 		if _, ok := decodeTimerKey(key); ok {
 			d.mu.Lock()
@@ -153,9 +152,8 @@ func (d *Delays) count(ctx context.Context) error {
 	d.mu.stats.waiting.finish()
 	d.mu.Unlock()
 	if err != nil {
-		d.logger.Error("waiting messages cannot be counted", "error", fmt.Errorf("read timers: %w", err))
+		d.logger.Error("waiting messages cannot be counted", "error", err)
 	}
-	return nil
 }
 
 // pendingCount counts timers, in total and by topic. At first it does not know what was there before: while

@@ -83,7 +83,8 @@ func TestDeliveredCopy(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if m.Flag != 7 || m.SysFlag != message.SysFlagCompressed || m.ReconsumeTimes != 2 || m.BornHost != parked.BornHost ||
+	if m.Flag != 7 || m.SysFlag != message.SysFlagCompressed || m.ReconsumeTimes != 2 ||
+		m.BornHost != parked.BornHost ||
 		m.BornTimestamp != parked.BornTimestamp ||
 		string(m.Body) != "body" {
 		t.Errorf("delivered %+v", m)

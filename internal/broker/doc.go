@@ -10,6 +10,10 @@
 // Offsets (package offset) change in memory and are flushed every few seconds. [Clients], [QueueLocks] and
 // [Stats] are memory alone: clients say again who they are, lock again, and counters begin at zero.
 //
+// Waiting. A message that waits for its time ([Delays]) or for a decision ([Transactions]) is stored in a topic
+// of the system, and a state record lives as long as it waits. What ends the wait, the message's copy for its
+// own topic and the end of that record, is one Write. Each has a Run; both are found again by their records.
+//
 // Time comes in: the owner calls Tick, Sweep and Expire with the current time; no table starts a goroutine or
 // a timer.
 //
@@ -24,6 +28,7 @@
 //
 //	Clients.mu → snapshot.Map.mu
 //	QueueLocks.mu → snapshot.Map readers (alive)
+//	Delays.mu → readAhead.mu
 //
 // Functions that were given in (done, OnChange, Notify, Conflict) are called with none of these held; those
 // that the store's applier calls must not block it.

@@ -171,6 +171,20 @@ func TestHeldPullBySQL(t *testing.T) {
 	})
 }
 
+// TestTypesDiffer is case C069: one text of two types is two subscriptions.
+func TestTypesDiffer(t *testing.T) {
+	t.Parallel()
+	tag := subscriptions{"T": {Topic: "T", SubString: "TAGS"}}
+	named := subscriptions{"T": {Topic: "T", SubString: "TAGS", ExpressionType: filter.TypeTag}}
+	sql := subscriptions{"T": {Topic: "T", SubString: "TAGS", ExpressionType: filter.TypeSQL92}}
+	if topic, ok := differing(tag, sql); !ok || topic != "T" {
+		t.Error("C069: not told apart")
+	}
+	if _, ok := differing(tag, named); ok {
+		t.Error("C069: no type is another type than TAG")
+	}
+}
+
 // TestRetriesMatchSQL is case C065: what is sent back keeps its properties, so that the expression that chose it
 // chooses it again.
 func TestRetriesMatchSQL(t *testing.T) {

@@ -24,11 +24,12 @@ const (
 	// DefaultPopPollingSize is how many receives of one group wait for one queue, or for all of a topic, and
 	// DefaultMaxPopPollingSize how many wait in all. Source: BrokerConfig popPollingSize (there 1,024),
 	// maxPopPollingSize.
-	DefaultPopPollingSize    = 16_384
+	DefaultPopPollingSize = 16_384
+	// DefaultMaxPopPollingSize is the bound for all together.
 	DefaultMaxPopPollingSize = 100_000
 
-	// popAnswerAhead is how long before its time is up a waiting receive is answered, so that the client has the
-	// answer in time. Source: PopRequest.java.
+	// popAnswerAhead is how long before its time is up a waiting receive is answered, so that the client has
+	// the answer in time. Source: PopRequest.java.
 	popAnswerAhead = 50 * time.Millisecond
 	// popTick is how late messages may become visible again: what becomes so within it is looked at together.
 	popTick = 5 * time.Millisecond
@@ -59,11 +60,12 @@ type PopperConfig struct {
 	ReadDisabled bool
 	// MaxBytes bounds the messages that one receive returns; 0 means DefaultPullBytes.
 	MaxBytes int
-	// PollingSize and MaxPollingSize bound how many receives wait, of one key and in all; 0 means the defaults.
+	// PollingSize and MaxPollingSize bound how many receives wait, of one key and in all; 0 means the
+	// defaults.
 	PollingSize    int
 	MaxPollingSize int
-	// SkipYoung makes groups that begin at the end begin there also in queues that still have all their messages,
-	// the first of them recent (initPopOffsetByCheckMsgInMem=false).
+	// SkipYoung makes groups that begin at the end begin there also in queues that still have all their
+	// messages, the first of them recent (initPopOffsetByCheckMsgInMem=false).
 	SkipYoung bool
 	// Filters parses subscriptions; nil means one of its own.
 	Filters *filter.Cache
@@ -71,21 +73,23 @@ type PopperConfig struct {
 	LogEnd func() message.LogOffset
 	// Workers is how many goroutines let waiting receives go on; 0 means 1.
 	Workers int
-	// Flush is called by a worker after a number of Done calls: the moment to write replies out. nil does nothing.
+	// Flush is called by a worker after a number of Done calls: the moment to write replies out. nil does
+	// nothing.
 	Flush func()
 	// Logger gets messages that are lost or damaged. nil discards.
 	Logger *slog.Logger
 }
 
-// Popper lets consumer groups share the messages of topics: receives, acknowledgements, renewals, dead letters. The
-// rules are package pop's; the Popper reads messages, stores claims and lets receives wait. All methods are safe for
-// concurrent use. An answer is given when what it says is durable.
+// Popper lets consumer groups share the messages of topics: receives, acknowledgements, renewals, dead
+// letters. The rules are package pop's; the Popper reads messages, stores claims and lets receives wait. All
+// methods are safe for concurrent use. An answer is given when what it says is durable.
 //
-// What comes again is the message itself, at its place in its queue, with a higher reconsumeTimes in the answer: there
-// are no retry topics. docs/adr/0005-pop-claims.md says why.
+// What comes again is the message itself, at its place in its queue, with a higher reconsumeTimes in the
+// answer: there are no retry topics. docs/adr/0005-pop-claims.md says why.
 //
-// Source: PopMessageProcessor.java, PopConsumerService.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java,
-// ConsumerOrderInfoManager.java, PopLongPollingService.java, NotificationProcessor.java.
+// Source: PopMessageProcessor.java, PopConsumerService.java, AckMessageProcessor.java,
+// ChangeInvisibleTimeProcessor.java, ConsumerOrderInfoManager.java, PopLongPollingService.java,
+// NotificationProcessor.java.
 type Popper struct {
 	cfg     PopperConfig
 	topics  *Topics
@@ -107,9 +111,10 @@ type Popper struct {
 // popKey names what one group has of one topic.
 type popKey struct{ topic, group string }
 
-// NewPopper loads the claims from the store, and subscribes to the deletion of topics and groups: before the store
-// runs. The store's OnRetain must be given CarryForward. Receives wait while Run runs.
-func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset.Table, stats *Stats, st PopStore,
+// NewPopper loads the claims from the store, and subscribes to the deletion of topics and groups: before the
+// store runs. The store's OnRetain must be given CarryForward. Receives wait while Run runs.
+func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset.Table, stats *Stats,
+	st PopStore,
 ) (*Popper, error) {
 	setDefault(&cfg.MaxBytes, DefaultPullBytes)
 	setDefault(&cfg.PollingSize, DefaultPopPollingSize)
@@ -131,13 +136,13 @@ func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset
 	if err := p.load(); err != nil {
 		return nil, err
 	}
-	topics.deleted = append(topics.deleted, func(topic string) companion { return p.forget(popKey{topic: topic}) })
-	groups.deleted = append(groups.deleted, func(group string) companion { return p.forget(popKey{group: group}) })
+	topics.deleted = append(topics.deleted, func(name string) companion { return p.forget(popKey{topic: name}) })
+	groups.deleted = append(groups.deleted, func(name string) companion { return p.forget(popKey{group: name}) })
 	return p, nil
 }
 
-// Run lets waiting receives go on, brings back what was not acknowledged and makes dead letters, until ctx is done; then
-// it answers all that wait and returns. Stop it before the store.
+// Run lets waiting receives go on, brings back what was not acknowledged and makes dead letters, until ctx is
+// done; then it answers all that wait and returns. Stop it before the store.
 func (p *Popper) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.holds.Run(ctx) })
@@ -151,14 +156,14 @@ func (p *Popper) Run(ctx context.Context) error {
 // Disconnected ends the waiting receives of a connection with ErrCanceled.
 func (p *Popper) Disconnected(peer uint64) { p.holds.disconnected(peer) }
 
-// Pop answers req, or lets it wait when there is nothing to receive. It does not block, but for reading from disk.
-// Errors given to Done: *PermissionError, *InvalidError, *TopicNotExistError, *QueueIDError, *GroupNotExistError,
-// *NameError, *SubscriptionParseError, *filter.UnsupportedError, ErrCanceled, those of store.Append, and what keeps the
-// store from reading its index.
+// Pop answers req, or lets it wait when there is nothing to receive. It does not block, but for reading from
+// disk. Errors given to Done: *PermissionError, *InvalidError, *TopicNotExistError, *QueueIDError,
+// *GroupNotExistError, *NameError, *SubscriptionParseError, *filter.UnsupportedError, ErrCanceled, those of
+// store.Append, and what keeps the store from reading its index.
 func (p *Popper) Pop(req *PopRequest) { p.start(req, false) }
 
-// Notify answers req when there is something to receive, or when its time is up, but receives nothing: a result with
-// PopFound has no messages. Filter and MaxCount do not count. Errors are Pop's.
+// Notify answers req when there is something to receive, or when its time is up, but receives nothing: a
+// result with PopFound has no messages. Filter and MaxCount do not count. Errors are Pop's.
 func (p *Popper) Notify(req *PopRequest) { p.start(req, true) }
 
 func (p *Popper) start(req *PopRequest, notify bool) {
@@ -188,8 +193,8 @@ func (p *Popper) start(req *PopRequest, notify bool) {
 	})
 }
 
-// again looks for messages: the first time, or after waiting, with last set when there is no time left to wait. It is
-// checked like a new one, for what may be received can have changed meanwhile.
+// again looks for messages: the first time, or after waiting, with last set when there is no time left to
+// wait. It is checked like a new one, for what may be received can have changed meanwhile.
 func (p *Popper) again(req *PopRequest, last bool) {
 	err := p.prepare(req)
 	found := false

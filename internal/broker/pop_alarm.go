@@ -11,7 +11,8 @@ import (
 	"github.com/roquetmq/roquet/internal/broker/pop"
 )
 
-// popAlarm knows when which share has to be looked at: a message becomes visible again, or a failed write is over.
+// popAlarm knows when which share has to be looked at: a message becomes visible again, or a failed write is
+// over.
 type popAlarm struct {
 	kick chan struct{} // an earlier time than the one slept for
 	mu   struct {
@@ -46,12 +47,17 @@ func (a *popAlarm) sooner(s *popShare, due int64) {
 	}
 }
 
-// remove makes the share not be looked at.
-func (a *popAlarm) remove(s *popShare) {
+// set makes the share be looked at at due, and not before; never: not at all. By who looks at shares, or
+// about one that is no more.
+func (a *popAlarm) set(s *popShare, due int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s.place >= 0 {
 		heap.Remove(&a.mu.heap, s.place)
+	}
+	if due != never {
+		s.due = due
+		heap.Push(&a.mu.heap, s)
 	}
 }
 
@@ -94,7 +100,8 @@ func (p *Popper) watch(ctx context.Context) {
 	}
 }
 
-// tick looks at a share: what became visible may be received, what had its last delivery becomes a dead letter.
+// tick looks at a share: what became visible may be received, what had its last delivery becomes a dead
+// letter.
 func (p *Popper) tick(s *popShare) {
 	var c popChange
 	s.mu.Lock()
@@ -103,21 +110,29 @@ func (p *Popper) tick(s *popShare) {
 	if err == nil {
 		err = p.tickLocked(s, &c)
 	}
-	due := s.deadlineLocked()
 	s.mu.Unlock()
-	if err != nil {
-		due = nowMillis() + popRetry.Milliseconds()
-	}
-	if s.gone.Load() {
-		return
-	}
-	p.alarm.sooner(s, due)
 	for _, d := range c.dead {
 		p.bury(s, d, func(error) {})
 	}
+	s.mu.Lock()
+	p.alarm.set(s, s.nextLookLocked(err))
+	s.mu.Unlock()
 	if c.wake || broken {
 		p.signal(s, AllQueues)
 	}
+}
+
+// nextLookLocked is when to look again after a look that ended with err.
+func (s *popShare) nextLookLocked(err error) int64 {
+	switch {
+	case s.mu.closed:
+		return never
+	case err != nil || s.mu.broken != nil:
+		return nowMillis() + popRetry.Milliseconds()
+	case s.overdue.Load():
+		return nowMillis()
+	}
+	return s.deadlineLocked()
 }
 
 func (p *Popper) tickLocked(s *popShare, c *popChange) error {

@@ -11,9 +11,9 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// CarryForward keeps every message in front of cut that was handed out and is not finished: its record is stored again,
-// as a state record that goes when the message is finished. So it comes back, and can become a dead letter, although the
-// log in front of cut is dropped. It returns when all that is durable.
+// CarryForward keeps every message in front of cut that was handed out and is not finished: its record is
+// stored again, as a state record that goes when the message is finished. So it comes back, and can become a
+// dead letter, although the log in front of cut is dropped. It returns when all that is durable.
 //
 // What is received in front of cut from now on is kept when it is received.
 func (p *Popper) CarryForward(ctx context.Context, cut message.LogOffset) error {

@@ -16,8 +16,8 @@ type ForwardRequest struct {
 	Group  string
 	Topic  string
 	Handle pop.Handle
-	// Done is called exactly once, as PopRequest.Done is: with nil when the dead letter is stored and the message does not
-	// come again.
+	// Done is called exactly once, as PopRequest.Done is: with nil when the dead letter is stored and the
+	// message does not come again.
 	Done  func(req *ForwardRequest, err error)
 	Owner any // the caller's
 }
@@ -81,8 +81,8 @@ func (p *Popper) bury(s *popShare, d popDead, done func(error)) {
 
 // spare lets a message live on that could not become a dead letter; that is tried again.
 func (p *Popper) spare(s *popShare, d popDead, cause error) {
-	p.cfg.Logger.Warn("dead letter could not be stored, trying again", "topic", s.key.topic, "group", s.key.group,
-		"queue_id", d.queueID, "offset", d.offset, "error", cause)
+	p.cfg.Logger.Warn("dead letter could not be stored, trying again", "topic", s.key.topic,
+		"group", s.key.group, "queue_id", d.queueID, "offset", d.offset, "error", cause)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q := s.queueLocked(d.queueID); q != nil && s.mu.broken == nil {

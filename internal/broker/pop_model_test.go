@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roquetmq/roquet/internal/broker/pop"
+	"github.com/roquetmq/roquet/internal/message"
 )
 
 // popFate is what must become of a message that is popped.
@@ -37,13 +38,15 @@ type popModel struct {
 	order PopOrder
 	fates map[string]*popFate
 	count int
+
+	carried message.LogOffset // as far as retention got ready
 }
 
 const popModelTimes = 2 // RetryMaxTimes
 
-// TestC048C099C120PoppedMessagesSurvive: whatever is received, acknowledged, renewed, and wherever writes fail or the
-// process dies in between: no acknowledged message comes again, every other one does, after its time, until it is a dead
-// letter, once; and messages of a group keep their order.
+// TestC048C099C120PoppedMessagesSurvive: whatever is received, acknowledged, renewed, and wherever writes
+// fail or the process dies in between: no acknowledged message comes again, every other one does, after its
+// time, until it is a dead letter, once; and messages of a group keep their order.
 func TestC048C099C120PoppedMessagesSurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,8 +90,10 @@ func (m *popModel) actions() map[string]func(*rapid.T) {
 		"ack":               func(t *rapid.T) { m.ack(t, true) },
 		"ack in flight":     func(t *rapid.T) { m.ack(t, false) },
 		"renew":             m.renew,
-		"pass":              func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond) },
-		"settle":            func(*rapid.T) { m.settle() },
+		"pass": func(t *rapid.T) {
+			m.pass(time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond)
+		},
+		"settle": func(*rapid.T) { m.settle() },
 		"fail": func(*rapid.T) {
 			m.st.setErrors(nil, errors.New("failed"))
 			m.settle()
@@ -101,8 +106,54 @@ func (m *popModel) actions() map[string]func(*rapid.T) {
 			m.pass(time.Second)
 			m.ack(t, false)
 		},
-		"crash": func(t *rapid.T) { m.popWorld = m.crash(t) },
+		"refuse one": func(t *rapid.T) { // while others are on their way
+			m.st.setErrors(errors.New("refused"), nil)
+			m.receive(t, 3, 2, 0)
+			m.st.setErrors(nil, nil)
+			m.receive(t, 3, 2, 0)
+		},
+		"crash": func(t *rapid.T) {
+			m.popWorld = m.crash(t)
+			m.carried = 0
+		},
+		"carry": func(t *rapid.T) { m.carry(t) },
+		"cut": func(t *rapid.T) {
+			m.carry(t)
+			for _, lost := range m.st.dropBefore("T", m.carried) {
+				if f := m.fates[lost]; !f.handed {
+					f.maybe = true
+				}
+			}
+		},
 	}
+}
+
+// carry is retention getting ready to drop what is in front of some position.
+func (m *popModel) carry(t *rapid.T) {
+	m.settle()
+	cut := message.LogOffset(rapid.Int64Range(0, int64(m.st.endOfLog())).Draw(t, "cut"))
+	if cut <= m.carried {
+		return
+	}
+	m.carried = cut
+	done := make(chan error, 1)
+	go func() { done <- m.popper.CarryForward(t.Context(), cut) }()
+	m.settle()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropBefore drops the messages of a topic in front of cut and returns their bodies.
+func (s *memStore) dropBefore(topic string, cut message.LogOffset) (bodies []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, q := range s.queues {
+		for ; key.topic == topic && q.first < q.next() && q.pos[q.first] < cut; q.first++ {
+			bodies = append(bodies, string(s.records[q.pos[q.first]].Body()))
+		}
+	}
+	return bodies
 }
 
 func (m *popModel) receive(t *rapid.T, maximum, seconds int, wait time.Duration) {
@@ -214,7 +265,8 @@ func (m *popModel) isDead(t *rapid.T, body string) bool {
 	return m.fates[body].dead
 }
 
-// checkDead looks at the dead letters: each once, after all its deliveries, and never one that was acknowledged.
+// checkDead looks at the dead letters: each once, after all its deliveries, and never one that was
+// acknowledged.
 func (m *popModel) checkDead(t *rapid.T) {
 	seen := map[string]bool{}
 	for _, letter := range m.messages(t, DLQTopic("g"), 0) {
@@ -234,8 +286,8 @@ func (m *popModel) checkDead(t *rapid.T) {
 	}
 }
 
-// finish lets everything come to its end: a message that nobody acknowledges comes as often as it may, and is then a dead
-// letter.
+// finish lets everything come to its end: a message that nobody acknowledges comes as often as it may, and is
+// then a dead letter.
 func (m *popModel) finish(t *rapid.T) {
 	m.settle()
 	for range 8*m.count + 20 {

@@ -18,8 +18,8 @@ type PeekRequest struct {
 	MaxCount int   // at most MaxPopCount
 }
 
-// Peek returns messages that a group has not received, or that came back; they stay where they are, and have no handles.
-// Errors are Pop's. Source: PeekMessageProcessor.java.
+// Peek returns messages that a group has not received, or that came back; they stay where they are, and have
+// no handles. Errors are Pop's. Source: PeekMessageProcessor.java.
 func (p *Popper) Peek(req *PeekRequest) ([]message.Record, error) {
 	if p.cfg.ReadDisabled {
 		return nil, &PermissionError{Denial: DeniedBrokerPeek, Name: p.cfg.BrokerAddr}
@@ -50,7 +50,8 @@ func (p *Popper) Peek(req *PeekRequest) ([]message.Record, error) {
 }
 
 // peekAt adds what one queue has.
-func (p *Popper) peekAt(group, topic string, id int32, room int, found []message.Record) ([]message.Record, error) {
+func (p *Popper) peekAt(group, topic string, id int32, room int, found []message.Record,
+) ([]message.Record, error) {
 	next, again, err := p.peekPlan(group, topic, id, room-len(found))
 	if err != nil {
 		return nil, err

@@ -27,8 +27,8 @@ type popTake struct {
 // room is how much a receive may still take.
 type popRoom struct{ count, bytes int }
 
-// receive looks into the queues in turn and claims what it finds. When found is true and there is no error, the answer
-// comes when the claims are durable; for a Notify nothing is claimed.
+// receive looks into the queues in turn and claims what it finds. When found is true and there is no error,
+// the answer comes when the claims are durable; for a Notify nothing is claimed.
 func (p *Popper) receive(req *PopRequest) (found bool, err error) {
 	s := req.share
 	s.turn.Lock()
@@ -89,9 +89,10 @@ func (p *Popper) look(req *PopRequest, s *popShare) error {
 
 func (t *popTake) begin(id int32) {
 	ev := &t.ev
-	*t = popTake{queueID: id, records: t.records[:0], plan: pop.Plan{Again: t.plan.Again[:0]}, ev: pop.Receive{
-		Again: ev.Again[:0], Gone: ev.Gone[:0], Fresh: ev.Fresh[:0],
-	}}
+	*t = popTake{
+		queueID: id, records: t.records[:0], plan: pop.Plan{Again: t.plan.Again[:0]},
+		ev: pop.Receive{Again: ev.Again[:0], Gone: ev.Gone[:0], Fresh: ev.Fresh[:0]},
+	}
 }
 
 // lookAt looks into one queue.
@@ -117,8 +118,8 @@ func (p *Popper) lookAt(req *PopRequest, s *popShare, t *popTake, room *popRoom)
 	return p.readFresh(req, s, t, room)
 }
 
-// plan asks the queue's claims what to look at. It begins where an operator, or someone who reads the queue otherwise,
-// said that the group is.
+// plan asks the queue's claims what to look at. It begins where an operator, or someone who reads the queue
+// otherwise, said that the group is.
 func (p *Popper) plan(req *PopRequest, s *popShare, t *popTake, room *popRoom) error {
 	reset, isReset := p.offsets.TakeReset(s.key.group, s.key.topic, t.queueID)
 	committed, known := p.offsets.Query(s.key.group, s.key.topic, t.queueID)
@@ -229,7 +230,8 @@ func lost(err error) bool {
 }
 
 // readAgain reads a message that came back. The subscription decides on it as it did the first time.
-func (p *Popper) readAgain(req *PopRequest, s *popShare, t *popTake, off message.QueueOffset, room *popRoom) error {
+func (p *Popper) readAgain(req *PopRequest, s *popShare, t *popTake, off message.QueueOffset, room *popRoom,
+) error {
 	rec, err := p.message(s, t.queueID, off)
 	switch {
 	case lost(err):

@@ -34,11 +34,13 @@ const (
 	Unordered PopOrder = iota // none
 	// OrderQueue: those of one queue, as the original's orderly pop.
 	OrderQueue
-	// OrderGroup: those of one queue with the same message group (property __SHARDINGKEY). Those without one are free.
+	// OrderGroup: those of one queue with the same message group (property __SHARDINGKEY). Those without one
+	// are free.
 	OrderGroup
 )
 
-// PopRequest is one receive. Its strings may alias a buffer; once it waits, it refers to none of them any more.
+// PopRequest is one receive. Its strings may alias a buffer; once it waits, it refers to none of them any
+// more.
 type PopRequest struct {
 	Group     string
 	Topic     string
@@ -52,8 +54,8 @@ type PopRequest struct {
 	Filter    PullExpression
 	Peer      uint64                     // identifies the connection for Disconnected
 	Holding   func(req *PopRequest) bool // as PullRequest.Holding
-	// Done is called exactly once, with Result valid when err is nil: by Pop itself, by the store's applier, or by one of
-	// the Popper's goroutines. It must not block. After it the request may be used again.
+	// Done is called exactly once, with Result valid when err is nil: by Pop itself, by the store's applier,
+	// or by one of the Popper's goroutines. It must not block. After it the request may be used again.
 	Done  func(req *PopRequest, err error)
 	Owner any // the caller's
 
@@ -105,8 +107,8 @@ type PopResult struct {
 
 // PopMessage is one message of an answer. Those of one queue follow each other.
 type PopMessage struct {
-	// Record is a message record; it may be kept, and must not be written to. Its reconsumeTimes says how often the
-	// message was handed out before.
+	// Record is a message record; it may be kept, and must not be written to. Its reconsumeTimes says how
+	// often the message was handed out before.
 	Record         message.Record
 	QueueID        int32
 	Offset         message.QueueOffset
@@ -126,13 +128,19 @@ func (r *PopResult) ReviveQueueID() int32 {
 func (r *PopResult) Handle(i int) pop.Handle {
 	m := &r.Messages[i]
 	return pop.Handle{
-		StartOffset: m.StartOffset, PopTime: r.PopTime, Invisible: r.Invisible, ReviveQueueID: r.ReviveQueueID(),
-		BrokerName: r.BrokerName, QueueID: m.QueueID, Offset: m.Offset, LogOffset: m.Record.LogOffset(),
+		StartOffset:   m.StartOffset,
+		PopTime:       r.PopTime,
+		Invisible:     r.Invisible,
+		ReviveQueueID: r.ReviveQueueID(),
+		BrokerName:    r.BrokerName,
+		QueueID:       m.QueueID,
+		Offset:        m.Offset,
+		LogOffset:     m.Record.LogOffset(),
 	}
 }
 
-// AppendStartOffsetInfo appends what remoting clients make handles of: `0 queueId startOffset` for each queue, joined by
-// semicolons. Source: ExtraInfoUtil.java.
+// AppendStartOffsetInfo appends what remoting clients make handles of: `0 queueId startOffset` for each
+// queue, joined by semicolons. Source: ExtraInfoUtil.java.
 func (r *PopResult) AppendStartOffsetInfo(dst []byte) []byte {
 	for i := range r.Messages {
 		if m := &r.Messages[i]; r.first(i) {
@@ -157,8 +165,9 @@ func (r *PopResult) AppendMsgOffsetInfo(dst []byte) []byte {
 	return dst
 }
 
-// AppendOrderCountInfo appends the reconsumeTimes as remoting clients of orderly receives read them: for each message that
-// was handed out before `0 qo<queueId>%<offset> count`, and for each queue `0 queueId least count`.
+// AppendOrderCountInfo appends the reconsumeTimes as remoting clients of orderly receives read them: for each
+// message that was handed out before `0 qo<queueId>%<offset> count`, and for each queue `0 queueId least
+// count`.
 func (r *PopResult) AppendOrderCountInfo(dst []byte) []byte {
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -245,7 +254,10 @@ func (p *Popper) checkTopic(req *PopRequest) error {
 		return &PermissionError{Denial: denial, Name: p.cfg.BrokerAddr}
 	}
 	if n := req.MaxCount; !req.notify && (n < 1 || n > MaxPopCount) {
-		return &InvalidError{What: "maxMsgNums", Value: strconv.Itoa(n), Reason: "a receive is for 1 to 32 messages"}
+		return &InvalidError{
+			What: "maxMsgNums", Value: strconv.Itoa(n),
+			Reason: "a receive is for 1 to 32 messages",
+		}
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err == nil {

@@ -84,8 +84,8 @@ func (w *popWorld) deleteTopic(tb fataler, name string) {
 	o.want(tb, 1, true)
 }
 
-// TestPopScenarios runs the scripts of testdata/pop: commands and, behind a line "----", what they print. Time is
-// virtual and begins at 2000-01-01; answers are printed when they come.
+// TestPopScenarios runs the scripts of testdata/pop: commands and, behind a line "----", what they print.
+// Time is virtual and begins at 2000-01-01; answers are printed when they come.
 func TestPopScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/pop/*.txt")

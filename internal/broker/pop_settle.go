@@ -10,8 +10,8 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// RetryPolicyDelay as the invisible time of a RenewRequest lets the group's retry policy decide, by how often the message
-// was handed out before: a consumer that failed gives no time of its own.
+// RetryPolicyDelay as the invisible time of a RenewRequest lets the group's retry policy decide, by how often
+// the message was handed out before: a consumer that failed gives no time of its own.
 const RetryPolicyDelay time.Duration = -1
 
 // maxInvisible bounds invisible times, so that adding one to the time cannot overflow.
@@ -22,8 +22,8 @@ type AckRequest struct {
 	Group   string
 	Topic   string
 	Handles []pop.Handle
-	// Results has an entry for each handle when Done is called without error: nil, or the *pop.HandleError that refuses
-	// it.
+	// Results has an entry for each handle when Done is called without error: nil, or the *pop.HandleError
+	// that refuses it.
 	Results []error
 	// Done is called exactly once, as PopRequest.Done is. With an error nothing was acknowledged.
 	Done  func(req *AckRequest, err error)
@@ -40,8 +40,8 @@ type RenewRequest struct {
 	Handles   []pop.Handle
 	Invisible time.Duration // 0: others get it at once; RetryPolicyDelay: as the group's retry policy says
 	Suspend   bool          // the next delivery counts as the same attempt
-	// Results has an entry for each handle when Done is called without error: nil, or the *pop.HandleError that refuses
-	// it. Handles then has the new handle in place of each that was good; the old one is stale.
+	// Results has an entry for each handle when Done is called without error: nil, or the *pop.HandleError
+	// that refuses it. Handles then has the new handle in place of each that was good; the old one is stale.
 	Results []error
 	// Done is called exactly once, as PopRequest.Done is. With an error nothing was renewed.
 	Done  func(req *RenewRequest, err error)
@@ -75,7 +75,8 @@ var (
 )
 
 // Ack acknowledges messages; they do not come again. Errors given to Done: *TopicNotExistError and those of
-// store.Append. A handle is good until its message was acknowledged, renewed or handed out again, also after its time.
+// store.Append. A handle is good until its message was acknowledged, renewed or handed out again, also after
+// its time.
 func (p *Popper) Ack(req *AckRequest) {
 	req.settling = settling{popper: p}
 	req.write.Done, req.write.Owner = ackWritten, req
@@ -154,8 +155,9 @@ func (req *RenewRequest) refused(i int, reason pop.HandleReason) {
 	req.Results[i] = &pop.HandleError{Handle: req.Handles[i].String(), Reason: reason}
 }
 
-// Release gives back, at once and without counting an attempt, what a receive was answered with and the client did not
-// get. Nobody has to wait for it: when it fails, the messages come again after their invisible time.
+// Release gives back, at once and without counting an attempt, what a receive was answered with and the
+// client did not get. Nobody has to wait for it: when it fails, the messages come again after their invisible
+// time.
 func (p *Popper) Release(req *PopRequest) {
 	r := &req.result
 	renew := &RenewRequest{Group: strings.Clone(req.Group), Topic: strings.Clone(req.Topic), Suspend: true}
@@ -178,9 +180,10 @@ func (p *Popper) Release(req *PopRequest) {
 	p.ChangeInvisible(renew)
 }
 
-// settle steps the queues of the handles, and stores what that asks for in one Write. Without any good handle nothing is
-// stored, and the write's Done is not called.
-func (p *Popper) settle(key popKey, handles []pop.Handle, req settler, st *settling) (stored bool, err error) {
+// settle steps the queues of the handles, and stores what that asks for in one Write. Without any good handle
+// nothing is stored, and the write's Done is not called.
+func (p *Popper) settle(key popKey, handles []pop.Handle, req settler, st *settling,
+) (stored bool, err error) {
 	if _, ok := p.topics.Lookup(key.topic); !ok {
 		return false, &TopicNotExistError{Topic: strings.Clone(key.topic)}
 	}

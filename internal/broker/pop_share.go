@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,11 +16,11 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// State records in message.SpacePop. Keys are topic, 0, group, 0, queue id (4 bytes) and an offset (8 bytes), behind a
-// letter:
+// State records in message.SpacePop. Keys are topic, 0, group, 0, queue id (4 bytes) and an offset (8 bytes),
+// behind a letter:
 //
 //	's'  a span of claims that begins at the offset; the value is package pop's
-//	'm'  the message at the offset, which retention has dropped but its group still has; the value is its record
+//	'm'  the message at the offset, which retention drops but its group still has; the value is its record
 const (
 	popSpanKey = 's'
 	popKeptKey = 'm'
@@ -64,13 +63,14 @@ func parsePopKey(b []byte) (r popRecord, ok bool) {
 
 // popShare is what one group has of one topic.
 //
-// Claims change in memory first and are appended under the same hold of mu. So the log has changes in the order in which
-// memory had them, and when a write fails, all that were computed after it fail too: the store accepts no other before
-// it has told every failure. Memory is then thrown away and loaded again.
+// Claims change in memory first and are appended under the same hold of mu. So the log has changes in the
+// order in which memory had them, and when a write fails, all that were computed after it fail too: the store
+// accepts no other before it has told every failure. Memory is then thrown away and loaded again.
 type popShare struct {
 	key popKey
 
-	// turn is held by one receive at a time, also while it reads messages. What it guards is a receive's scratch.
+	// turn is held by one receive at a time, also while it reads messages. What it guards is a receive's
+	// scratch.
 	turn struct {
 		sync.Mutex
 		first uint32 // the queue that the next receive looks at first
@@ -145,7 +145,8 @@ func (s *popShare) restoreLocked(r popRecord, value []byte) error {
 		*q = pop.Restored()
 	}
 	if err := (*q).Restore(r.offset, value); err != nil {
-		return fmt.Errorf("%s, group %s, queue %d, span %d: %w", r.key.topic, r.key.group, r.queueID, r.offset, err)
+		return fmt.Errorf("topic %s, group %s, queue %d, span %d: %w", r.key.topic, r.key.group, r.queueID,
+			r.offset, err)
 	}
 	return nil
 }
@@ -175,8 +176,8 @@ func (s *popShare) deadlineLocked() int64 {
 	return due
 }
 
-// usableLocked returns nil when memory is what is stored and on its way. After a failed write it loads what is stored,
-// once all writes are settled; until then everything is refused as that write was.
+// usableLocked returns nil when memory is what is stored and on its way. After a failed write it loads what
+// is stored, once all writes are settled; until then everything is refused as that write was.
 func (p *Popper) usableLocked(s *popShare) error {
 	switch {
 	case s.mu.closed:
@@ -231,8 +232,8 @@ func (p *Popper) obtain(topic, group string) (*popShare, error) {
 	return s, nil
 }
 
-// forget is what goes along with the deletion of a topic, or of a group: nothing is claimed from now on, and the claims
-// go in the same write.
+// forget is what goes along with the deletion of a topic, or of a group: nothing is claimed from now on, and
+// the claims go in the same write.
 func (p *Popper) forget(of popKey) companion {
 	p.gate.Lock()
 	p.gate.closing[of]++
@@ -284,12 +285,15 @@ func (s *popShare) keysLocked(keys map[string]struct{}) {
 func (p *Popper) forgotten(of popKey, shares []*popShare, err error) {
 	for _, s := range shares {
 		s.mu.Lock()
-		s.mu.closed = err == nil
-		s.mu.Unlock()
-		if err == nil {
+		if s.mu.closed = err == nil; err == nil {
 			s.gone.Store(true)
 			p.shares.Delete(s.key)
-			p.alarm.remove(s)
+			p.alarm.set(s, never)
+		} else {
+			p.alarm.sooner(s, nowMillis())
+		}
+		s.mu.Unlock()
+		if err == nil {
 			p.signalAll(s)
 		}
 	}
@@ -412,8 +416,8 @@ func (p *Popper) stepLocked(s *popShare, queueID int32, q *pop.Queue, ev pop.Eve
 	return err
 }
 
-// appendLocked stores what the steps since batch.begin ask for, and whatever w has. Without anything to store it does
-// nothing; stored tells. An error means that memory is not what is stored.
+// appendLocked stores what the steps since batch.begin ask for, and whatever w has. Without anything to store
+// it does nothing; stored tells. An error means that memory is not what is stored.
 func (p *Popper) appendLocked(s *popShare, w *store.Write, c *popChange) (stored bool, err error) {
 	w.State = s.mu.batch.states()
 	if len(w.State) > 0 || len(w.Messages) > 0 {
@@ -452,7 +456,7 @@ func (p *Popper) aside(s *popShare) *store.Write {
 	return &store.Write{Done: func(_ *store.Write, err error) {
 		p.settled(s, err)
 		if err != nil {
-			p.cfg.Logger.Warn("pop claims could not be stored, they are loaded again", slog.Any("error", err),
+			p.cfg.Logger.Warn("pop claims could not be stored, they are loaded again", "error", err,
 				"topic", s.key.topic, "group", s.key.group)
 		}
 	}}

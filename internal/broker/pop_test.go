@@ -34,8 +34,7 @@ func (w *popWorld) pops(change ...func(*PopRequest)) chan popAnswer {
 }
 
 // TestTenThousandWaitingReceives: they cost their bookkeeping alone, and each message goes to one of them.
-func TestTenThousandWaitingReceives(t *testing.T) {
-	t.Parallel()
+func TestTenThousandWaitingReceives(t *testing.T) { // alone: it measures memory
 	const waiting = 10_000
 	synctest.Test(t, func(t *testing.T) {
 		w := openPopWorld(t, newMemStore(), nil)
@@ -66,6 +65,8 @@ func TestTenThousandWaitingReceives(t *testing.T) {
 		}
 		if each := int64(after.HeapAlloc-before.HeapAlloc) / waiting; each > 2048 {
 			t.Errorf("a waiting receive takes %d bytes", each)
+		} else {
+			t.Logf("a waiting receive takes %d bytes", each)
 		}
 		if n := w.st.waiting(); n != 8 {
 			t.Errorf("%d waiters in the store, want one a queue", n)
@@ -154,7 +155,8 @@ func TestPopPermissions(t *testing.T) {
 	}
 }
 
-// TestPopCreatesTheGroup: a group that nobody knows is created by its first receive, unless that is forbidden.
+// TestPopCreatesTheGroup: a group that nobody knows is created by its first receive, unless that is
+// forbidden.
 func TestPopCreatesTheGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +177,8 @@ func TestPopCreatesTheGroup(t *testing.T) {
 	})
 }
 
-// TestReleaseGivesBack: what a client did not get comes at once, and is not counted (C122: only deliveries count).
+// TestReleaseGivesBack: what a client did not get comes at once, and is not counted (C122: only deliveries
+// count).
 func TestReleaseGivesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// popWaits is who waits for messages of a share, and what the share waits for itself: it awaits each of its queues once,
-// however many receives wait. When there is something, one receive of each bench goes on; if it leaves anything behind,
-// it sends the next.
+// popWaits is who waits for messages of a share, and what the share waits for itself: it awaits each of its
+// queues once, however many receives wait. When there is something, one receive of each bench goes on; if it
+// leaves anything behind, it sends the next.
 type popWaits struct {
 	mu struct {
 		sync.Mutex
@@ -53,8 +53,8 @@ func (req *PopRequest) benchKey() popBenchKey {
 	return popBenchKey{req.QueueID, req.Order, req.notify, req.sub.Expression(), req.sub.Type()}
 }
 
-// arm makes the share await those queues that a receive has come to the end of, if there is anyone to wait. It reports
-// whether there is more to receive already.
+// arm makes the share await those queues that a receive has come to the end of, if there is anyone to wait.
+// It reports whether there is more to receive already.
 func (p *Popper) arm(req *PopRequest, s *popShare, found bool) (more bool) {
 	if (found || req.until.IsZero()) && !s.waits.any() {
 		return false
@@ -212,7 +212,8 @@ func (b *popBench) unlink(req *PopRequest) {
 // popAwaiter is what holds sees of the benches.
 type popAwaiter struct{ popper *Popper }
 
-// Await implements Awaiter: it seats the receive that w is part of, unless something happened since it looked.
+// Await implements Awaiter: it seats the receive that w is part of, unless something happened since it
+// looked.
 func (a popAwaiter) Await(_ string, _ int32, _ message.QueueOffset, w *store.Waiter) bool {
 	req := popOf(w)
 	s := req.share
@@ -244,8 +245,8 @@ func popOf(w *store.Waiter) *PopRequest {
 	return req
 }
 
-// hold makes the receive wait. It lets go of the strings the request came with. With held false the receive has to be
-// answered with outcome.
+// hold makes the receive wait. It lets go of the strings the request came with. With held false the receive
+// has to be answered with outcome.
 func (p *Popper) hold(req *PopRequest) (outcome PopOutcome, held bool) {
 	s := req.share
 	req.Topic, req.Group, req.AttemptID = s.key.topic, s.key.group, ""
@@ -304,8 +305,9 @@ type PopProgress struct {
 	InFlight  int                 // messages that were received and are not finished
 }
 
-// Progress returns how far the group has come; false when it has not received from the queue. The messages that it still
-// has to consume are InFlight and those from Next on, which is less than what lies behind Committed.
+// Progress returns how far the group has come; false when it has not received from the queue. The messages
+// that it still has to consume are InFlight and those from Next on, which is less than what lies behind
+// Committed.
 func (p *Popper) Progress(group, topic string, queueID int32) (PopProgress, bool) {
 	s, ok := p.shares.Load(popKey{topic, group})
 	if !ok {

@@ -207,8 +207,9 @@ func (r *Recalls) cancelMessage(topic, name string, done func(error)) {
 	})
 }
 
-// cancel ends the timers of messages of the unique key that wait for topic, and are due at the given time unless that is
-// 0. done gets whether there are such messages at all, and errTimerGone when none of them waits any more.
+// cancel ends the timers of messages of the unique key that wait for topic, and are due at the given time
+// unless that is 0. done gets whether there are such messages at all, and errTimerGone when none of them
+// waits any more.
 func (r *Recalls) cancel(topic, uniqueKey string, due int64, done func(found bool, err error)) {
 	tried, err := r.find(topic, uniqueKey, due)
 	if len(tried) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// RequestMode says how a group of native push consumers gets the messages of a topic: it pulls the queues that it is assigned, or
-// pops from those that it shares.
+// RequestMode says how a group of native push consumers gets the messages of a topic: it pulls the queues that
+// it is assigned, or pops from those that it shares.
 type RequestMode struct {
 	Pop bool `json:"pop"`
 	// ShareQueueNum is with how many others a member shares its queues when it pops; 0: everybody pops everything.
@@ -68,8 +68,8 @@ func (m *RequestModes) All(fn func(group, topic string, mode RequestMode)) {
 	}
 }
 
-// AllocateAveragely gives the member with that id its share of the queues when each gets as many that follow each other as the others,
-// or one more. Both lists are ordered. Source: AllocateMessageQueueAveragely.java.
+// AllocateAveragely gives the member with that id its share of the queues when each gets as many that follow
+// each other as the others, or one more. Both lists are ordered. Source: AllocateMessageQueueAveragely.java.
 func AllocateAveragely(clientID string, queues []MessageQueue, members []string) []MessageQueue {
 	index := slices.Index(members, clientID)
 	if index < 0 || len(queues) == 0 {
@@ -94,8 +94,9 @@ func AllocateByCircle(clientID string, queues []MessageQueue, members []string) 
 	return share
 }
 
-// AllocatePop gives the member with that id what it pops from: with few members to share with, its own share (by allocate) and those of
-// the next shareQueueNum members; else everything, which a queue id of -1 on each broker stands for.
+// AllocatePop gives the member with that id what it pops from: with few members to share with, its own share
+// (by allocate) and those of the next shareQueueNum members; else everything, which a queue id of -1 on each
+// broker stands for.
 // Source: QueryAssignmentProcessor.java allocate4Pop.
 func AllocatePop(
 	clientID string, queues []MessageQueue, members []string, shareQueueNum int32,

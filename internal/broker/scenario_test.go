@@ -245,7 +245,8 @@ func (s *scenario) dropAll(cut message.LogOffset) {
 	}
 }
 
-// doSend sends body to topic; the other arguments are properties, TIMER_DELIVER_MS relative to now, and the queue.
+// doSend sends body to topic; the other arguments are properties, TIMER_DELIVER_MS relative to now, and the
+// queue.
 func (s *scenario) doSend(topic, body string, arg map[string]string) {
 	var o outcome
 	req := sendRequest(topic, body, &o)

@@ -159,7 +159,7 @@ func (t timing) place(w *store.Write, m *message.Message, seen *noted, now time.
 			Property: seen.timer.by.String(),
 			Value:    strings.Clone(seen.timer.value),
 			Limit:    t.limit,
-			Reason:   "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back any more",
+			Reason:   "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back",
 		}
 	}
 	return 0, nil

@@ -30,8 +30,8 @@ func immunitySeconds(value string) int32 {
 	return int32(min(n, math.MaxInt32))
 }
 
-// prepare turns m, the only message of w, into a half message, and adds the state record that lives until it is decided
-// about. Source: TransactionalMessageBridge.java parseHalfMessageInner.
+// prepare turns m, the only message of w, into a half message, and adds the state record that lives until it
+// is decided about. Source: TransactionalMessageBridge.java parseHalfMessageInner.
 func prepare(w *store.Write, m *message.Message, uniqueKey string, immunity int32) {
 	half := transaction.Half{Topic: m.Topic, Immunity: immunity}
 	props := message.WithoutProperty(m.Properties, message.PropertyTransactionID)
@@ -80,22 +80,22 @@ type TransactionsConfig struct {
 	// Levels and TimerMaxDelay are those of the Sender: a committed message may ask for a delay.
 	Levels        DelayLevels
 	TimerMaxDelay time.Duration
-	// Send sends a check to a producer (CHECK_TRANSACTION_STATE, or the door's equivalent). An error means that the
-	// connection is no good: the next producer of the group is tried. It must not block. Required.
+	// Send sends a check to a producer (CHECK_TRANSACTION_STATE, or the door's equivalent). An error means
+	// that the connection is no good: the next producer of the group is tried. It must not block. Required.
 	Send func(to Channel, check *TransactionCheck) error
 	// Logger is required.
 	Logger *slog.Logger
 }
 
-// Transactions decides about half messages: it commits them and rolls them back as producers say, asks producers that
-// say nothing, and parks what nobody knows about. A half message is open as long as its state record lives; the real
-// message and the end of that record are one Write, so that the first decision wins and a message is committed once,
-// whenever the broker dies. All methods are safe for concurrent use.
+// Transactions decides about half messages: it commits them and rolls them back as producers say, asks
+// producers that say nothing, and parks what nobody knows about. A half message is open as long as its state
+// record lives; the real message and the end of that record are one Write, so that the first decision wins
+// and a message is committed once, whenever the broker dies. All methods are safe for concurrent use.
 //
-// Source: EndTransactionProcessor.java, TransactionalMessageServiceImpl.java. Known differences: exactly one decision; no
-// op messages; a half message stays where it is when its producer is asked, so that what the producer knows of it stays
-// true; ages count from the broker's clock; each message is asked about at its own time; a check that nobody could be
-// asked does not count.
+// Source: EndTransactionProcessor.java, TransactionalMessageServiceImpl.java. Known differences: exactly one
+// decision; no op messages; a half message stays where it is when its producer is asked, so that what the
+// producer knows of it stays true; ages count from the broker's clock; each message is asked about at its own
+// time; a check that nobody could be asked does not count.
 type Transactions struct {
 	cfg     TransactionsConfig
 	timing  timing
@@ -129,8 +129,8 @@ type TransactionStats struct {
 	CommitLatency time.Duration
 }
 
-// NewTransactions returns Transactions with the half messages that are open in the log. The store's OnState of
-// message.SpaceTransaction must be given OnState, and its OnRetain CarryForward, before the store runs.
+// NewTransactions returns Transactions with the half messages that are open in the log. The store's OnState
+// of message.SpaceTransaction must be given OnState, and its OnRetain CarryForward, before the store runs.
 func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, stats *Stats, log TransactionLog,
 ) (*Transactions, error) {
 	t := &Transactions{
@@ -167,11 +167,12 @@ func (t *Transactions) OnState(st message.State) {
 	t.step(transaction.Event{Kind: transaction.Stored, Half: half})
 }
 
-// ticket is who wants to hold a half message: it is called once, with whether it holds it now or the message is gone.
+// ticket is who wants to hold a half message: it is called once, with whether it holds it now or the message
+// is gone.
 type ticket func(half transaction.Half, granted bool)
 
-// step tells the core what happened and does what concerns tickets. What is left, checks and parkings, comes from a Tick
-// alone.
+// step tells the core what happened and does what concerns tickets. What is left, checks and parkings, comes
+// from a Tick alone.
 func (t *Transactions) step(ev transaction.Event) (rest []transaction.Action) {
 	t.mu.Lock()
 	core := t.mu.core
@@ -258,7 +259,8 @@ func (t *Transactions) Stats() TransactionStats {
 	return st
 }
 
-// OpenByTopic returns how many half messages are open, by the topic they would go to. Source: TransactionMetrics.java.
+// OpenByTopic returns how many half messages are open, by the topic they would go to. Source:
+// TransactionMetrics.java.
 func (t *Transactions) OpenByTopic() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

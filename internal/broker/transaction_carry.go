@@ -15,9 +15,9 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// CarryForward appends again every open half message that lies in front of cut, so that the log in front of cut can be
-// dropped. What producers know of where it was stays good. It returns when all that is durable. A half message that
-// cannot be read is given up, with an error in the log.
+// CarryForward appends again every open half message that lies in front of cut, so that the log in front of
+// cut can be dropped. What producers know of where it was stays good. It returns when all that is durable. A
+// half message that cannot be read is given up, with an error in the log.
 func (t *Transactions) CarryForward(ctx context.Context, cut message.LogOffset) error {
 	t.mu.Lock()
 	offsets := t.mu.core.Offsets()
@@ -79,8 +79,8 @@ func (t *Transactions) carrySome(ctx context.Context, offsets []message.QueueOff
 	return n, done, t.appendAndWait(w)
 }
 
-// moved is the state record of a half message that is appended again. It comes before the one that ends the old one, so
-// that who waits for the old one finds the new one.
+// moved is the state record of a half message that is appended again. It comes before the one that ends the
+// old one, so that who waits for the old one finds the new one.
 func moved(half transaction.Half, m *message.Message) message.State {
 	if !half.Moved {
 		half.Moved, half.Origin, half.OriginPos = true, m.QueueOffset, m.LogOffset
@@ -137,10 +137,10 @@ func (t *Transactions) hold(
 	return transaction.Half{}, false, ctx.Err()
 }
 
-// Resume makes a half message again of one that was parked, which begins at pos: its producer is asked as if it had just
-// been sent. done is called exactly once, at once or later by the store's applier. Errors: *TransactionError with
-// TransactionNotParked or TransactionResumed, those of reading the message and of store.Append.
-// Source: AdminBrokerProcessor.java resumeCheckHalfMessage. Known difference: not twice.
+// Resume makes a half message again of one that was parked, which begins at pos: its producer is asked as if
+// it had just been sent. done is called exactly once, at once or later by the store's applier. Errors:
+// *TransactionError with TransactionNotParked or TransactionResumed, those of reading the message and of
+// store.Append. Source: AdminBrokerProcessor.java resumeCheckHalfMessage. Known difference: not twice.
 func (t *Transactions) Resume(pos message.LogOffset, done func(error)) {
 	if err := t.resume(pos, done); err != nil {
 		done(err)

@@ -134,7 +134,8 @@ func withCheckTimes(props string, checks int) string {
 	return message.SetProperty(props, message.PropertyTransactionCheckTimes, strconv.Itoa(checks))
 }
 
-// send sends the check to one of the producers: each in its turn, the next one when its connection is no good.
+// send sends the check to one of the producers: each in its turn, the next one when its connection is no
+// good.
 func (t *Transactions) send(producers []Member, check *TransactionCheck) {
 	turn := t.turn.Add(1)
 	for i := range producers {
@@ -149,8 +150,8 @@ func (t *Transactions) send(producers []Member, check *TransactionCheck) {
 	}
 }
 
-// park moves a half message into the topic of those that nobody decided about. An error means that it cannot be read.
-// Source: DefaultTransactionalMessageCheckListener.java resolveDiscardMsg.
+// park moves a half message into the topic of those that nobody decided about. An error means that it cannot
+// be read. Source: DefaultTransactionalMessageCheckListener.java resolveDiscardMsg.
 func (t *Transactions) park(half transaction.Half) error {
 	m, _, _, err := t.read(half.Offset)
 	if err != nil {
@@ -188,7 +189,7 @@ func (t *Transactions) parked(half transaction.Half, group string, m *message.Me
 	} else {
 		t.count(func(st *TransactionStats) { st.Parked++ })
 		t.logger.Error(
-			"nobody decided about a half message, it is parked; RESUME_CHECK_HALF_MESSAGE (323) with this id resumes it",
+			"nobody decided about a half message, it is parked; request code 323 with this id resumes it",
 			"topic",
 			half.Topic,
 			"group",

@@ -41,19 +41,20 @@ func (d Decision) String() string {
 
 // EndRequest is a producer's word about a half message. Its strings may alias a buffer that lives until Done.
 type EndRequest struct {
-	// LogOffset and QueueOffset say where the half message is, as the answer to its send or a check said. A negative
-	// LogOffset finds it by Topic and TransactionID instead.
+	// LogOffset and QueueOffset say where the half message is, as the answer to its send or a check said. A
+	// negative LogOffset finds it by Topic and TransactionID instead.
 	LogOffset   message.LogOffset
 	QueueOffset message.QueueOffset
 	Topic       string // of the message; used only to find it
-	// TransactionID is the message's unique key. With it a half message is found also when retention has moved it.
+	// TransactionID is the message's unique key. With it a half message is found also when retention has
+	// moved it.
 	TransactionID string
 	Group         string // the producer's; empty is not compared
 	Decision      Decision
 	// FromCheck says that this answers a check.
 	FromCheck bool
-	// Done is called exactly once, when the decision is durable (err nil) or refused: by End itself, or later by the
-	// store's applier. It must not block. After it the request may be used again.
+	// Done is called exactly once, when the decision is durable (err nil) or refused: by End itself, or later
+	// by the store's applier. It must not block. After it the request may be used again.
 	Done  func(req *EndRequest, err error)
 	Owner any // the caller's
 
@@ -70,10 +71,10 @@ const (
 	TransactionNotFound         TransactionReason = iota + 1 // there is no such half message
 	TransactionWrongGroup                                    // it is another producer group's
 	TransactionWrongQueueOffset                              // the two offsets are not of one message
-	TransactionTooLate                                       // it is older than it may be for a decision that answers no check
+	TransactionTooLate                                       // it is too old for a decision that answers no check
 	TransactionDecided                                       // another decision came first
 	TransactionParked                                        // nobody decided in time
-	TransactionNotParked                                     // what is to be resumed is not in the topic of parked messages
+	TransactionNotParked                                     // what is to be resumed is not parked
 	TransactionResumed                                       // it was resumed before
 )
 
@@ -111,9 +112,10 @@ func (e *TransactionError) Error() string {
 	return text
 }
 
-// End takes a decision over and calls req.Done. Undecided changes nothing. A decision that was taken before, and is the
-// same, is no error. Errors given to Done: *TransactionError, *TopicNotExistError (the message's topic is gone), those of
-// store.Append and of reading the half message. Source: EndTransactionProcessor.java.
+// End takes a decision over and calls req.Done. Undecided changes nothing. A decision that was taken before,
+// and is the same, is no error. Errors given to Done: *TransactionError, *TopicNotExistError (the message's
+// topic is gone), those of store.Append and of reading the half message. Source:
+// EndTransactionProcessor.java.
 func (t *Transactions) End(req *EndRequest) {
 	req.again = false
 	if req.Decision != Commit && req.Decision != Rollback {
@@ -198,7 +200,8 @@ func (req *EndRequest) isOrigin(half transaction.Half) bool {
 	return half.Moved && half.OriginPos == req.LogOffset && half.Origin == req.QueueOffset
 }
 
-// findByID finds the newest half message of the transaction id, an open one first; open ones must be accepted.
+// findByID finds the newest half message of the transaction id, an open one first; open ones must be
+// accepted.
 func (t *Transactions) findByID(req *EndRequest, accept func(transaction.Half) bool) (
 	half transaction.Half, open bool, err error,
 ) {
@@ -254,7 +257,8 @@ func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool,
 			Detail: fmt.Sprintf("the message is of %q, not %q", strings.Clone(group), strings.Clone(req.Group)),
 		}
 	}
-	// One that is not open may be another one of the same id: there is nothing to decide, only something to say.
+	// One that is not open may be another one of the same id: there is nothing to decide, only something to
+	// say.
 	compared := req.LogOffset >= 0 && (open || req.LogOffset == req.half.LogOffset)
 	if compared && req.QueueOffset != req.half.QueueOffset && !req.isOrigin(*half) {
 		return &TransactionError{
@@ -286,8 +290,8 @@ func (t *Transactions) decide(req *EndRequest, half *transaction.Half) error {
 	return t.log.Append(w)
 }
 
-// realMessage puts the message that the half message stands for into req.write, on its way to its topic, or where it
-// waits for its time. Source: endMessageTransaction.
+// realMessage puts the message that the half message stands for into req.write, on its way to its topic, or
+// where it waits for its time. Source: endMessageTransaction.
 func (t *Transactions) realMessage(req *EndRequest) error {
 	topic, queueID, ok := destination(req.half.Properties)
 	if !ok {
@@ -339,8 +343,8 @@ func (t *Transactions) decided(req *EndRequest, since int64) {
 	t.stats.Put(m.Topic, 1, m.EncodedLen(), time.Since(time.UnixMilli(m.StoreTimestamp)))
 }
 
-// late answers a decision about a half message that is not open any more. The answer says what is known: it is nil when
-// what the producer wants is what happened.
+// late answers a decision about a half message that is not open any more. The answer says what is known: it
+// is nil when what the producer wants is what happened.
 func (t *Transactions) late(req *EndRequest) error {
 	key, _ := message.Property(req.half.Properties, message.PropertyUniqueKey)
 	topic, _, _ := destination(req.half.Properties)

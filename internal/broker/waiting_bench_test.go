@@ -50,8 +50,8 @@ func (f *inFlight) wait(tb testing.TB) {
 	}
 }
 
-// benchTimers stores pending timers that are due in hours, and among them, anywhere, burst that are due within spread,
-// and reports how late those leave.
+// benchTimers stores pending timers that are due in hours, and among them, anywhere, burst that are due
+// within spread, and reports how late those leave.
 func benchTimers(b *testing.B, pending, burst int, spread time.Duration) {
 	b.Helper()
 	disk := openWaitingDisk(b, store.Config{Dir: b.TempDir()})
@@ -153,7 +153,8 @@ func BenchmarkHalfAndCommit(b *testing.B) {
 				fail(err)
 			}
 			res := req.Result()
-			end.LogOffset, end.QueueOffset, end.TransactionID = res.Messages[0].LogOffset, res.QueueOffset, res.UniqueKey
+			end.LogOffset, end.QueueOffset = res.Messages[0].LogOffset, res.QueueOffset
+			end.TransactionID = res.UniqueKey
 			disk.tx.End(end)
 		}
 		disk.sender.Send(req)
@@ -172,7 +173,8 @@ func BenchmarkHalfAndCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkTimerAndDelivery sends timers that are due at once, as far as that goes, and waits until all have come.
+// BenchmarkTimerAndDelivery sends timers that are due at once, as far as that goes, and waits until all have
+// come.
 func BenchmarkTimerAndDelivery(b *testing.B) {
 	disk := openWaitingDisk(b, store.Config{Dir: b.TempDir()})
 	defer disk.stop()

@@ -30,15 +30,16 @@ type fate struct {
 	asked    map[Decision]bool
 }
 
-// waitingModel is messages that wait for their time or for a decision, by body, and a broker that keeps dying.
+// waitingModel is messages that wait for their time or for a decision, by body, and a broker that keeps
+// dying.
 type waitingModel struct {
 	*txWorld
 	tb    testing.TB
 	fates map[string]*fate
 }
 
-// TestC075C077WaitingMessagesSurvive: whatever is sent, decided, called back, carried forward, and wherever the process
-// dies in between, a message comes once, at its time, if it must, and never if it must not.
+// TestC075C077WaitingMessagesSurvive: whatever is sent, decided, called back, carried forward, and wherever
+// the process dies in between, a message comes once, at its time, if it must, and never if it must not.
 func TestC075C077WaitingMessagesSurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +113,9 @@ func (m *waitingModel) actions() map[string]func(*rapid.T) {
 			m.delays.readAheadOf(m.tb.Context(), time.Now())
 			m.tx.tick()
 		},
-		"time": func(t *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond) },
+		"time": func(t *rapid.T) {
+			time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
+		},
 		"carry": func(t *rapid.T) {
 			cut := m.st.endOfLog()
 			done := make(chan error, 2)

@@ -173,8 +173,8 @@ func exactly(tb testing.TB, seen map[string]int, count int) {
 	}
 }
 
-// copyLog copies a store's log as it is at the moment, as a crash of the machine would leave it: its end is torn, and
-// there is no index.
+// copyLog copies a store's log as it is at the moment, as a crash of the machine would leave it: its end is
+// torn, and there is no index.
 func copyLog(tb testing.TB, dir string) string {
 	tb.Helper()
 	to := tb.TempDir()
@@ -184,8 +184,8 @@ func copyLog(tb testing.TB, dir string) string {
 	return to
 }
 
-// TestC075TimersFromATornLog: the log is copied in the middle of deliveries. From the copy, without an index, every
-// message comes once, as it does from the original.
+// TestC075TimersFromATornLog: the log is copied in the middle of deliveries. From the copy, without an index,
+// every message comes once, as it does from the original.
 func TestC075TimersFromATornLog(t *testing.T) {
 	t.Parallel()
 	const count = 2000
@@ -214,7 +214,8 @@ func TestC075TimersFromATornLog(t *testing.T) {
 	}
 }
 
-// TestWaitingOutlivesRetention drops the segments in which timers and half messages were stored, and the index.
+// TestWaitingOutlivesRetention drops the segments in which timers and half messages were stored, and the
+// index.
 func TestWaitingOutlivesRetention(t *testing.T) {
 	t.Parallel()
 	const count = 60
@@ -292,8 +293,8 @@ func TestWaitingOutlivesRetention(t *testing.T) {
 	}
 }
 
-// TestTransactionsRace: many decide about the same half messages at once; of each one decision counts, and the log copied
-// in the middle says the same.
+// TestTransactionsRace: many decide about the same half messages at once; of each one decision counts, and
+// the log copied in the middle says the same.
 func TestTransactionsRace(t *testing.T) {
 	t.Parallel()
 	const count = 200
@@ -345,7 +346,8 @@ func TestTransactionsRace(t *testing.T) {
 	}
 }
 
-// TestC090BrokenHalfOnDisk: a half message whose record is damaged on disk does not keep the others from being checked.
+// TestC090BrokenHalfOnDisk: a half message whose record is damaged on disk does not keep the others from
+// being checked.
 func TestC090BrokenHalfOnDisk(t *testing.T) {
 	t.Parallel()
 	cfg := store.Config{Dir: t.TempDir()}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -46,9 +48,6 @@ func clientOf(ctx context.Context) *client {
 	}
 	return &client{}
 }
-
-// drainTick is how often the end looks whether a call is held by now.
-const drainTick = 5 * time.Millisecond
 
 // pending is a call under way.
 type pending struct {
@@ -108,6 +107,17 @@ func (d *door) call(
 	return d.begin(ctx, code, h, body).wait(ctx)
 }
 
+// change is call for a request whose processor says SYSTEM_ERROR of what is wrong with the request.
+func (d *door) change(
+	ctx context.Context, code protocol.Code, h protocol.Header, body []byte,
+) (remoting.Response, error) {
+	answer, err := d.call(ctx, code, h, body)
+	if answer.Code == protocol.SystemError {
+		err = badRequest(answer.Remark)
+	}
+	return answer, err
+}
+
 // body decodes the body of an answer.
 func body[T any, P interface {
 	*T
@@ -118,3 +128,6 @@ func body[T any, P interface {
 	}
 	return protocol.DecodeBody[T, P](answer.Body)
 }
+
+// opt has no meaning for clients in this process; the generated code wants it.
+type opt = grpc.CallOption

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"runtime/debug"
@@ -20,7 +21,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
-	roquetv1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
@@ -100,7 +101,7 @@ var rpcCodes = map[int]codes.Code{
 }
 
 // errorOf tells a client of an error.
-func (d *door) errorOf(err error) (status int, e *roquetv1.Error) {
+func (d *door) errorOf(err error) (status int, e *v1.Error) {
 	r := d.refusalOf(err)
 	code, ok := rpcCodes[r.status]
 	switch {
@@ -110,12 +111,12 @@ func (d *door) errorOf(err error) (status int, e *roquetv1.Error) {
 	default:
 		code = codes.Internal
 	}
-	info := &roquetv1.ErrorInfo{Type: errorInfoType, Reason: r.reason, Domain: errorDomain}
+	info := &v1.ErrorInfo{Type: errorInfoType, Reason: r.reason, Domain: errorDomain}
 	var answered *protocol.Error
 	if errors.As(err, &answered) {
 		info.Metadata = map[string]string{"responseCode": answered.Code.String()}
 	}
-	return r.status, &roquetv1.Error{Code: int32(code), Message: clean(r.text), Details: []*roquetv1.ErrorInfo{info}}
+	return r.status, &v1.Error{Code: int32(code), Message: clean(r.text), Details: []*v1.ErrorInfo{info}}
 }
 
 func (d *door) refusalOf(err error) *refusal {
@@ -144,18 +145,7 @@ func (d *door) refusalOf(err error) *refusal {
 // fail answers with an error.
 func (d *door) fail(w http.ResponseWriter, err error) {
 	status, e := d.errorOf(err)
-	w.Header().Set("Content-Type", typeJSON)
-	w.WriteHeader(status)
-	d.write(w, d.encode(e))
-}
-
-// encode returns a message as JSON on one line.
-func (d *door) encode(m proto) []byte {
-	b, err := (&codec{}).Marshal(m)
-	if err != nil { // a bug: all texts are cleaned
-		d.log.Error("answer could not be encoded", slog.Any("error", err))
-	}
-	return b
+	d.write(w, typeJSON, status, append(d.encode(e), '\n'))
 }
 
 func (d *door) plainError(
@@ -172,60 +162,43 @@ func (d *door) routingError(
 		d.fail(w, refuse(v2.Code_NOT_FOUND, "no route "+r.URL.Path+"; GET /openapi.json lists them"))
 	case http.StatusMethodNotAllowed:
 		text := r.Method + " is not possible on " + r.URL.Path
-		w.Header().Set("Allow", d.allowed(r.URL.EscapedPath()))
+		for _, a := range d.allow {
+			if a.path.MatchString(r.URL.EscapedPath()) {
+				w.Header().Set("Allow", a.methods)
+			}
+		}
 		d.fail(w, &refusal{status, "METHOD_NOT_ALLOWED", text})
 	default:
 		d.fail(w, &refusal{status, v2.Code_BAD_REQUEST.String(), http.StatusText(status)})
 	}
 }
 
-// pathMethods is which methods a path of the OpenAPI page has.
-type pathMethods struct {
+// allowance is which methods the paths of a pattern have.
+type allowance struct {
 	path    *regexp.Regexp
-	methods []string
+	methods string
 }
 
-// described are the paths of the OpenAPI page.
-func described(page []byte) ([]pathMethods, error) {
-	var doc struct {
+// allowances are those of the routes that are described.
+func allowances() (all []allowance) {
+	var page struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	if err := json.Unmarshal(page, &doc); err != nil {
-		return nil, err
-	}
-	var all []pathMethods
+	_ = json.Unmarshal(openAPI, &page) // generated
 	parameter := regexp.MustCompile(`\\{[^}]*\\}`)
-	for path, methods := range doc.Paths {
-		one := pathMethods{path: regexp.MustCompile(
-			"^" + parameter.ReplaceAllLiteralString(regexp.QuoteMeta(path), "[^/]+") + "$",
-		)}
-		for name := range methods {
-			one.methods = append(one.methods, strings.ToUpper(name))
-		}
-		slices.Sort(one.methods)
-		all = append(all, one)
+	for path, methods := range page.Paths {
+		pattern := parameter.ReplaceAllLiteralString(regexp.QuoteMeta(path), "[^/]+")
+		names := strings.ToUpper(strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+		all = append(all, allowance{regexp.MustCompile("^" + pattern + "$"), names})
 	}
-	return all, nil
-}
-
-// allowed names the methods that a path has.
-func (d *door) allowed(path string) string {
-	for _, one := range d.described {
-		if one.path.MatchString(path) {
-			return strings.Join(one.methods, ", ")
-		}
-	}
-	return ""
+	return all
 }
 
 // recovered answers a request that made this package panic.
 func (d *door) recovered(w http.ResponseWriter, r *http.Request) {
 	v := recover()
-	switch {
-	case v == nil:
+	if v == nil {
 		return
-	case v == http.ErrAbortHandler: //nolint:errorlint // the value itself is what net/http wants
-		panic(v)
 	}
 	d.log.Error("HTTP door panicked", slog.String("method", r.Method), slog.Any("error", v),
 		slog.String("stack", string(debug.Stack())))

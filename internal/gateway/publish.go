@@ -5,16 +5,17 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
-	roquetv1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
@@ -22,13 +23,10 @@ import (
 // messages is roquet.v1.MessageService. Its methods are in the file of their family.
 type messages struct{ *door }
 
-var _ roquetv1.MessageServiceClient = messages{}
+var _ v1.MessageServiceClient = messages{}
 
-// Headers of raw bodies, both ways.
-const (
-	headerPrefix   = "Roquet-"
-	headerProperty = "Roquet-Property-"
-)
+// headerPrefix begins the headers of raw bodies, both ways.
+const headerPrefix = "Roquet-"
 
 // contextHeaders carry a trace, and are kept as properties of the same name.
 var contextHeaders = [...]string{"traceparent", "tracestate", "baggage"}
@@ -41,177 +39,138 @@ type outgoing struct {
 	made   time.Time
 }
 
-func (d *door) outgoing(topic string, body []byte) *outgoing {
+// outgoing takes a message of a request over. The trace that the request belongs to is kept with it, unless it
+// has one.
+func (d *door) outgoing(topic string, in *v1.NewMessage, header http.Header) *outgoing {
 	o := &outgoing{made: time.Now()}
 	o.topic.Name = topic
-	o.m.Topic, o.m.SystemProperties, o.m.Body = &o.topic, &o.system, body
-	o.system.MessageId = string(d.cfg.IDs.Append(nil, o.made))
-	return o
-}
-
-// outgoingOf takes a message of a request over.
-func (d *door) outgoingOf(topic string, in *roquetv1.NewMessage) *outgoing {
-	o := d.outgoing(topic, in.GetBody())
+	o.m.Topic, o.m.SystemProperties = &o.topic, &o.system
+	o.m.Body, o.m.UserProperties = in.GetBody(), in.GetProperties()
 	if text := in.GetText(); text != "" {
 		o.m.Body = []byte(text)
 	}
-	o.m.UserProperties = in.GetProperties()
-	o.system.Keys = in.GetKeys()
-	o.setTag(in.GetTag())
-	o.setGroup(in.GetGroup())
+	o.system.MessageId, o.system.Keys = string(d.cfg.IDs.Append(nil, o.made)), in.GetKeys()
+	if tag := in.GetTag(); tag != "" {
+		o.system.Tag = &tag
+	}
+	if group := in.GetGroup(); group != "" {
+		o.system.MessageGroup = &group
+	}
 	o.system.DeliveryTimestamp = in.GetDeliverAt()
 	if delay := in.GetDelay(); delay != nil {
 		o.system.DeliveryTimestamp = timestamppb.New(o.made.Add(delay.AsDuration()))
 	}
+	for _, name := range contextHeaders {
+		value := header.Get(name)
+		if _, has := o.m.UserProperties[name]; value != "" && !has {
+			if o.m.UserProperties == nil {
+				o.m.UserProperties = map[string]string{}
+			}
+			o.m.UserProperties[name] = value
+		}
+	}
 	return o
 }
 
-func (o *outgoing) setTag(tag string) {
-	if tag != "" {
-		o.system.Tag = &tag
-	}
-}
-
-func (o *outgoing) setGroup(group string) {
-	if group != "" {
-		o.system.MessageGroup = &group
-	}
-}
-
-func (o *outgoing) setProperty(name, value string) {
-	if o.m.UserProperties == nil {
-		o.m.UserProperties = make(map[string]string, 4)
-	}
-	if _, set := o.m.UserProperties[name]; !set {
-		o.m.UserProperties[name] = value
-	}
-}
-
-// rawOf takes a message over whose body is the request's and whose other parts are in headers. Names of
-// properties come in lower case, since HTTP does not keep it.
-func (d *door) rawOf(topic string, body []byte, header http.Header) (*outgoing, error) {
-	o := d.outgoing(topic, body)
+// rawMessage is a message whose body is the request's and whose other parts are in headers. Names of properties
+// come in lower case, since HTTP does not keep theirs.
+func rawMessage(body []byte, header http.Header) (*v1.NewMessage, error) {
+	in := &v1.NewMessage{Payload: &v1.NewMessage_Body{Body: body}}
 	for name, values := range header {
-		rest, ok := strings.CutPrefix(name, headerPrefix)
-		if !ok {
-			continue
-		}
-		switch value := values[0]; rest {
-		case "Tag":
-			o.setTag(value)
-		case "Keys":
-			o.system.Keys = strings.Fields(value)
-		case "Group":
-			o.setGroup(value)
-		case "Delay":
+		name, ours := strings.CutPrefix(name, headerPrefix)
+		property, isProperty := strings.CutPrefix(name, "Property-")
+		switch value := values[0]; {
+		case !ours:
+		case name == "Tag":
+			in.Tag = value
+		case name == "Keys":
+			in.Keys = strings.Fields(value)
+		case name == "Group":
+			in.Group = value
+		case name == "Delay":
 			delay, err := time.ParseDuration(value)
 			if err != nil {
 				return nil, badRequest("Roquet-Delay: " + err.Error())
 			}
-			o.system.DeliveryTimestamp = timestamppb.New(o.made.Add(delay))
-		default:
-			if name, ok := strings.CutPrefix(name, headerProperty); ok {
-				o.setProperty(strings.ToLower(name), value)
+			in.Due = &v1.NewMessage_Delay{Delay: durationpb.New(delay)}
+		case isProperty:
+			if in.Properties == nil {
+				in.Properties = map[string]string{}
 			}
+			in.Properties[strings.ToLower(property)] = value
 		}
 	}
-	o.keepContext(header)
-	return o, nil
+	return in, nil
 }
 
-// keepContext keeps the trace that a request belongs to with the message, unless it has one.
-func (o *outgoing) keepContext(header http.Header) {
-	for _, name := range contextHeaders {
-		if value := header.Get(name); value != "" {
-			o.setProperty(name, value)
-		}
-	}
-}
-
-// sent says where a message is.
-type sent struct {
-	id      string
-	queueID int32
-	offset  int64
-	recall  string
-}
-
-func sentOf(id string, h protocol.Header) sent {
-	s := sent{id: id}
+// place notes where a message is.
+func place(to *v1.PublishResult, h protocol.Header, add int64) {
 	if h, ok := h.(*protocol.SendMessageResponseHeader); ok {
-		s.queueID, s.offset, s.recall = h.QueueID, h.QueueOffset, h.RecallHandle
+		to.QueueId, to.Offset = h.QueueID, h.QueueOffset+add
+		if h.RecallHandle != "" {
+			to.RecallHandle = &h.RecallHandle
+		}
 	}
-	return s
 }
 
-// appendTo appends the fields of a PublishResponse.
-func (s *sent) appendTo(dst []byte) []byte {
-	dst = append(append(dst, `{"messageId":"`...), s.id...)
-	dst = strconv.AppendInt(append(dst, `","queueId":`...), int64(s.queueID), 10)
-	dst = strconv.AppendInt(append(dst, `,"offset":"`...), s.offset, 10)
-	dst = append(dst, '"')
-	if s.recall != "" {
-		dst = append(append(append(dst, `,"recallHandle":"`...), s.recall...), '"')
+// appendResult appends a result as JSON on a line.
+func (d *door) appendResult(dst []byte, r *v1.PublishResult) []byte {
+	if r.GetError() != nil {
+		dst = append(append(dst, `{"error":`...), d.encode(r.GetError())...)
+		return append(dst, "}\n"...)
 	}
-	return append(dst, "}\n"...)
+	dst = append(append(dst, `{"messageId":"`...), r.GetMessageId()...)
+	dst = strconv.AppendInt(append(dst, `","queueId":`...), int64(r.GetQueueId()), 10)
+	dst = strconv.AppendInt(append(dst, `,"offset":"`...), r.GetOffset(), 10)
+	if r.RecallHandle != nil {
+		dst = append(append(dst, `","recallHandle":"`...), r.GetRecallHandle()...)
+	}
+	return append(dst, "\"}\n"...)
 }
 
-// start begins to send a message.
-func (d *door) start(ctx context.Context, o *outgoing) (*pending, error) {
+// send stores a message.
+func (d *door) send(ctx context.Context, o *outgoing) (*v1.PublishResult, error) {
 	h, err := d.cfg.Rules.Outgoing(&o.m, clientOf(ctx).remote, o.made)
 	if err != nil {
 		return nil, err
 	}
-	return d.begin(ctx, protocol.SendMessageV2, h, o.m.GetBody()), nil
+	answer, err := d.call(ctx, protocol.SendMessageV2, h, o.m.GetBody())
+	out := &v1.PublishResult{MessageId: o.system.GetMessageId()}
+	place(out, answer.Header, 0)
+	return out, err
 }
 
-func (d *door) send(ctx context.Context, o *outgoing) (sent, error) {
-	p, err := d.start(ctx, o)
-	if err != nil {
-		return sent{}, err
-	}
-	answer, err := p.wait(ctx)
-	return sentOf(o.system.GetMessageId(), answer.Header), err
-}
-
-// publish stores the request's body, whatever it is; a JSON one is left to the generated code.
+// publish stores a message: the request's body itself, or one in JSON.
 func (d *door) publish(w http.ResponseWriter, r *http.Request) {
-	if isJSON(mediaType(r)) {
-		d.servePlain(w, r)
-		return
-	}
 	body, err := d.readBody(w, r)
-	var o *outgoing
-	if err == nil {
-		o, err = d.rawOf(r.PathValue("topic"), body, r.Header)
+	in := &v1.NewMessage{}
+	switch {
+	case err != nil:
+	case isJSON(mediaType(r)):
+		err = readJSON(body, in)
+	default:
+		in, err = rawMessage(body, r.Header)
 	}
-	var s sent
+	var out *v1.PublishResult
 	if err == nil {
-		s, err = d.send(r.Context(), o)
+		out, err = d.send(r.Context(), d.outgoing(r.PathValue("topic"), in, r.Header))
 	}
 	if err != nil {
 		d.fail(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", typeJSON)
-	w.WriteHeader(http.StatusCreated)
-	d.write(w, s.appendTo(make([]byte, 0, 128)))
+	d.write(w, typeJSON, http.StatusCreated, d.appendResult(make([]byte, 0, 128), out))
 }
 
-// Publish stores a message.
-func (m messages) Publish(
-	ctx context.Context, in *roquetv1.PublishRequest, _ ...grpc.CallOption,
-) (*roquetv1.PublishResponse, error) {
-	return m.sendOne(ctx, m.outgoingOf(in.GetTopic(), in.GetMessage()))
+// Publish is never called: door.publish serves its route.
+func (messages) Publish(context.Context, *v1.PublishRequest, ...opt) (*v1.PublishResult, error) {
+	return nil, errors.ErrUnsupported
 }
 
-// Prepare stores a half message.
-func (m messages) Prepare(
-	ctx context.Context, in *roquetv1.PrepareRequest, _ ...grpc.CallOption,
-) (*roquetv1.PublishResponse, error) {
-	o := m.outgoingOf(in.GetTopic(), in.GetMessage())
+func (m messages) Prepare(ctx context.Context, in *v1.PrepareRequest, _ ...opt) (*v1.PublishResult, error) {
+	o := m.outgoing(in.GetTopic(), in.GetMessage(), incomingHeader(ctx))
 	o.system.MessageType = v2.MessageType_TRANSACTION
-	out, err := m.sendOne(ctx, o)
+	out, err := m.send(ctx, o)
 	if err == nil {
 		id := opaque(in.GetTopic() + " " + out.GetMessageId())
 		out.TransactionId = &id
@@ -219,57 +178,37 @@ func (m messages) Prepare(
 	return out, err
 }
 
-func (m messages) sendOne(ctx context.Context, o *outgoing) (*roquetv1.PublishResponse, error) {
-	o.keepContext(incomingHeader(ctx))
-	s, err := m.send(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	out := &roquetv1.PublishResponse{MessageId: s.id, QueueId: s.queueID, Offset: s.offset}
-	if s.recall != "" {
-		out.RecallHandle = &s.recall
-	}
-	return out, nil
-}
-
-// CommitTransaction delivers a half message.
 func (m messages) CommitTransaction(
-	ctx context.Context, in *roquetv1.CommitTransactionRequest, _ ...grpc.CallOption,
-) (*roquetv1.TransactionResponse, error) {
+	ctx context.Context, in *v1.CommitTransactionRequest, _ ...opt,
+) (*v1.TransactionResponse, error) {
 	return m.endTransaction(ctx, in.GetTransactionId(), message.TransactionCommit)
 }
 
-// RollbackTransaction drops a half message.
 func (m messages) RollbackTransaction(
-	ctx context.Context, in *roquetv1.RollbackTransactionRequest, _ ...grpc.CallOption,
-) (*roquetv1.TransactionResponse, error) {
+	ctx context.Context, in *v1.RollbackTransactionRequest, _ ...opt,
+) (*v1.TransactionResponse, error) {
 	return m.endTransaction(ctx, in.GetTransactionId(), message.TransactionRollback)
 }
 
 // nowhere as the place of a half message lets the broker find it by topic and id.
 const nowhere = -1
 
-func (m messages) endTransaction(
-	ctx context.Context, id string, decision int32,
-) (*roquetv1.TransactionResponse, error) {
+func (m messages) endTransaction(ctx context.Context, id string, decision int32) (*v1.TransactionResponse, error) {
 	topic, messageID, ok := strings.Cut(transparent(id), " ")
 	if !ok {
 		return nil, refuse(v2.Code_INVALID_TRANSACTION_ID, "transaction id is malformed")
 	}
-	_, err := m.call(ctx, protocol.EndTransaction, &protocol.EndTransactionRequestHeader{
+	_, err := m.change(ctx, protocol.EndTransaction, &protocol.EndTransactionRequestHeader{
 		Topic: topic, ProducerGroup: topic, TranStateTableOffset: nowhere, CommitLogOffset: nowhere,
 		CommitOrRollback: decision, MsgID: messageID, TransactionID: messageID,
 	}, nil)
-	return &roquetv1.TransactionResponse{}, err
+	return &v1.TransactionResponse{}, err
 }
 
-// Recall takes back a message that is not due yet.
-func (m messages) Recall(
-	ctx context.Context, in *roquetv1.RecallRequest, _ ...grpc.CallOption,
-) (*roquetv1.RecallResponse, error) {
+func (m messages) Recall(ctx context.Context, in *v1.RecallRequest, _ ...opt) (*v1.RecallResponse, error) {
 	h := &protocol.RecallMessageRequestHeader{Topic: in.GetTopic(), RecallHandle: in.GetRecallHandle()}
-	answer, err := m.call(ctx, protocol.RecallMessage, h, nil)
-	out := &roquetv1.RecallResponse{}
+	answer, err := m.change(ctx, protocol.RecallMessage, h, nil)
+	out := &v1.RecallResponse{}
 	if h, ok := answer.Header.(*protocol.RecallMessageResponseHeader); ok {
 		out.MessageId = h.MsgID
 	}

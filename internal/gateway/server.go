@@ -15,10 +15,21 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
-	roquetv1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// What clients may cost. A body is bounded by the largest message, see door.maxBody.
+const (
+	maxHeaderBytes = 64 << 10
+	maxNDJSONBytes = 64 << 20          // of a batch
+	headTimeout    = 10 * time.Second  // for a request's head to arrive
+	requestTimeout = 2 * time.Minute   // for a request to arrive, and for its answer to be taken
+	idleTimeout    = 120 * time.Second // of a connection between requests
+	drainTimeout   = 5 * time.Second   // requests under way when the server stops are waited for so long
+	drainTick      = 5 * time.Millisecond
 )
 
 // Rules are the rules for messages and errors that this door has in common with the gRPC door.
@@ -31,61 +42,15 @@ type Rules interface {
 	StatusOf(err error) *v2.Status
 }
 
-// Config is what a Server needs. Rules, IDs and BrokerName are required; zero fields else have the defaults in
-// parentheses.
+// Config is what a Server needs: all of it.
 type Config struct {
-	Rules      Rules
-	IDs        *message.UniqueIDs // names the messages that are published
-	BrokerName string
-	// MaxBodyBytes returns the largest message body in force. (4 MiB)
-	MaxBodyBytes func() int
-	// Orderly tells whether a group receives in order. (none does)
-	Orderly func(group string) bool
-	// Ready tells why clients should not come, or nil. (always ready)
-	Ready  func() error
-	Limits Limits
-	Logger *slog.Logger
-}
-
-// Limits bounds what clients may cost. Zero fields take the defaults in parentheses.
-type Limits struct {
-	MaxHeaderBytes int           // a request's head (64 KiB)
-	MaxBatchBytes  int64         // a batch in NDJSON; other requests are bounded by the largest message (64 MiB)
-	HeadTimeout    time.Duration // for the head to arrive (10 s)
-	Timeout        time.Duration // for a request to arrive, and for its answer to be taken (2 min)
-	IdleTimeout    time.Duration // of a connection between requests (120 s)
-	DrainTimeout   time.Duration // requests under way when the server stops are waited for so long (5 s)
-}
-
-func orDefault[T ~int | ~int64](field *T, value T) {
-	if *field == 0 {
-		*field = value
-	}
-}
-
-func (c *Config) setDefaults() error {
-	orDefault(&c.Limits.MaxHeaderBytes, 64<<10)
-	orDefault(&c.Limits.MaxBatchBytes, 64<<20)
-	orDefault(&c.Limits.HeadTimeout, 10*time.Second)
-	orDefault(&c.Limits.Timeout, 2*time.Minute)
-	orDefault(&c.Limits.IdleTimeout, 120*time.Second)
-	orDefault(&c.Limits.DrainTimeout, 5*time.Second)
-	if c.MaxBodyBytes == nil {
-		c.MaxBodyBytes = func() int { return 4 << 20 }
-	}
-	if c.Orderly == nil {
-		c.Orderly = func(string) bool { return false }
-	}
-	if c.Ready == nil {
-		c.Ready = func() error { return nil }
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Rules == nil || c.IDs == nil || c.BrokerName == "" {
-		return errors.New("gateway: Rules, IDs and BrokerName are required")
-	}
-	return nil
+	Rules        Rules
+	IDs          *message.UniqueIDs // names the messages that are published
+	BrokerName   string
+	MaxBodyBytes func() int              // the largest message body in force
+	Orderly      func(group string) bool // whether a group receives in order
+	Ready        func() error            // nil, or why clients should not come
+	Logger       *slog.Logger
 }
 
 // Server is the HTTP door.
@@ -97,21 +62,23 @@ type Server struct {
 
 // door answers requests.
 type door struct {
-	cfg       Config
-	log       *slog.Logger
-	registry  *remoting.Registry
-	routes    *http.ServeMux    // those that are not plain JSON; the others go to plain
-	plain     *runtime.ServeMux // those of the generated code
-	described []pathMethods
-	stopping  chan struct{} // closed when the server begins to stop
+	cfg      Config
+	log      *slog.Logger
+	registry *remoting.Registry
+	routes   *http.ServeMux    // those that are not plain JSON; the others go to plain
+	plain    *runtime.ServeMux // those of the generated code
+	allow    []allowance
+	stopping chan struct{} // closed when the server begins to stop
 }
+
+// openAPI describes the routes, generated from api/proto/roquet/v1.
+//
+//go:embed openapi.swagger.json
+var openAPI []byte
 
 // New returns a door that dispatches through registry. It serves nothing before Run.
 func New(cfg Config, registry *remoting.Registry) (*Server, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, err
-	}
-	d := &door{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{})}
+	d := &door{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}), allow: allowances()}
 	d.plain = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &codec{}),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
@@ -119,35 +86,39 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		runtime.WithErrorHandler(d.plainError), runtime.WithRoutingErrorHandler(d.routingError),
 		runtime.WithForwardResponseOption(created),
 	)
-	var err error
-	if d.described, err = described(openAPI); err != nil {
-		return nil, err
-	}
 	ctx := context.Background()
-	err = errors.Join(
-		roquetv1.RegisterTopicServiceHandlerClient(ctx, d.plain, topics{d}),
-		roquetv1.RegisterMessageServiceHandlerClient(ctx, d.plain, messages{d}),
-		roquetv1.RegisterGroupServiceHandlerClient(ctx, d.plain, groups{d}),
-		roquetv1.RegisterClusterServiceHandlerClient(ctx, d.plain, cluster{d}),
+	err := errors.Join(
+		v1.RegisterTopicServiceHandlerClient(ctx, d.plain, topics{d}),
+		v1.RegisterMessageServiceHandlerClient(ctx, d.plain, messages{d}),
+		v1.RegisterGroupServiceHandlerClient(ctx, d.plain, groups{d}),
+		v1.RegisterClusterServiceHandlerClient(ctx, d.plain, cluster{d}),
 	)
-	d.route()
-	s := &Server{door: d, listener: remoting.NewConnListener("HTTP")}
-	s.http = &http.Server{
-		Handler:           d,
-		ReadHeaderTimeout: cfg.Limits.HeadTimeout,
-		ReadTimeout:       cfg.Limits.Timeout,
-		WriteTimeout:      cfg.Limits.Timeout,
-		IdleTimeout:       cfg.Limits.IdleTimeout,
-		MaxHeaderBytes:    cfg.Limits.MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
-		ConnContext:       d.accepted,
+	d.routes = http.NewServeMux()
+	for pattern, handler := range map[string]http.HandlerFunc{
+		"POST /v1/topics/{topic}/messages":                        d.publish,
+		"POST /v1/topics/{topic}/messages:batch":                  d.publishBatch,
+		"POST /v1/groups/{group}/topics/{topic}/messages:receive": d.receiveOne,
+		"GET /v1/groups/{group}/topics/{topic}/messages:stream":   d.stream,
+		"GET /healthz": d.healthy,
+		"GET /livez":   d.healthy,
+		"GET /readyz":  d.ready,
+		"GET /openapi.json": func(w http.ResponseWriter, _ *http.Request) {
+			d.write(w, typeJSON, http.StatusOK, openAPI)
+		},
+		"/": d.servePlain,
+	} {
+		d.routes.HandleFunc(pattern, handler)
 	}
-	return s, err
+	return &Server{door: d, listener: remoting.NewConnListener("HTTP"), http: &http.Server{
+		Handler: d, ReadHeaderTimeout: headTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: d.accepted,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+	}}, err
 }
 
 // created makes 201 the status of what was stored.
 func created(_ context.Context, w http.ResponseWriter, m proto) error {
-	if _, ok := m.(*roquetv1.PublishResponse); ok {
+	if _, ok := m.(*v1.PublishResult); ok {
 		w.WriteHeader(http.StatusCreated)
 	}
 	return nil
@@ -157,7 +128,7 @@ func created(_ context.Context, w http.ResponseWriter, m proto) error {
 func (s *Server) Deliver(conn net.Conn) { s.listener.Deliver(conn) }
 
 // Run serves until ctx is done. Then it accepts no more, held receives and streams end, requests under way are
-// waited for, DrainTimeout at most, and Run returns once every connection is closed.
+// waited for, 5 s at most, and Run returns once every connection is closed.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
@@ -167,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	close(s.door.stopping)
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.door.cfg.Limits.DrainTimeout)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	err := s.http.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -180,29 +151,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// openAPI describes the routes, generated from api/proto/roquet/v1.
-//
-//go:embed openapi.swagger.json
-var openAPI []byte
-
-// route lays out what is not plain JSON.
-func (d *door) route() {
-	d.routes = http.NewServeMux()
-	for pattern, handler := range map[string]http.HandlerFunc{
-		"POST /v1/topics/{topic}/messages":                        d.publish,
-		"POST /v1/topics/{topic}/messages:batch":                  d.publishBatch,
-		"POST /v1/groups/{group}/topics/{topic}/messages:receive": d.receiveOne,
-		"GET /v1/groups/{group}/topics/{topic}/messages:stream":   d.stream,
-		"GET /openapi.json":                                       d.describe,
-		"GET /healthz":                                            d.healthy,
-		"GET /livez":                                              d.healthy,
-		"GET /readyz":                                             d.ready,
-		"/":                                                       d.servePlain,
-	} {
-		d.routes.HandleFunc(pattern, handler)
-	}
-}
-
 // ServeHTTP answers a request. A panic of this package is an answer too; those of processors are the registry's.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.recovered(w, r)
@@ -210,12 +158,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.routes.ServeHTTP(w, r)
 }
 
-func (d *door) describe(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	d.write(w, openAPI)
+func (d *door) healthy(w http.ResponseWriter, _ *http.Request) {
+	d.write(w, "text/plain; charset=utf-8", http.StatusOK, []byte("ok\n"))
 }
-
-func (d *door) healthy(w http.ResponseWriter, _ *http.Request) { d.write(w, []byte("ok\n")) }
 
 func (d *door) ready(w http.ResponseWriter, r *http.Request) {
 	err := d.cfg.Ready()
@@ -231,8 +176,10 @@ func (d *door) ready(w http.ResponseWriter, r *http.Request) {
 	d.healthy(w, r)
 }
 
-// write writes an answer, or a part of one. A client that is gone does not need it.
-func (d *door) write(w http.ResponseWriter, b []byte) {
+// write writes an answer. A client that is gone does not need it.
+func (d *door) write(w http.ResponseWriter, contentType string, status int, b []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
 		d.log.Debug("could not answer an HTTP request", slog.Any("error", err))
 	}

@@ -92,7 +92,8 @@ func (a *api) ackAll(ctx context.Context, c *caller, req *v2.AckMessageRequest, 
 	}
 }
 
-// inOrder is the order in which receipts are held, so that two requests with the same ones do not wait for each other.
+// inOrder is the order in which receipts are held, so that two requests with the same ones do not wait for each
+// other.
 func inOrder(entries []*v2.AckMessageEntry) []int {
 	order := make([]int, len(entries))
 	for i := range order {
@@ -127,8 +128,8 @@ func (a *api) ackHandles(
 	return h.Refused, nil
 }
 
-// heldReceipt is a receipt that is being used: nothing renews it until done is called, with true when the message is not the client's
-// any more.
+// heldReceipt is a receipt that is being used: nothing renews it until done is called, with true when the
+// message is not the client's any more.
 type heldReceipt struct {
 	handle receiptHandle
 	given  string
@@ -157,8 +158,8 @@ func (a *api) hold(ctx context.Context, c *caller, group, topic, given string) (
 	return r, err
 }
 
-// ChangeInvisibleDuration sets when others may see a message: the time counts from now, 0 is at once. The answer's handle replaces the
-// one given. Source: ChangeInvisibleDurationActivity.java.
+// ChangeInvisibleDuration sets when others may see a message: the time counts from now, 0 is at once. The
+// answer's handle replaces the one given. Source: ChangeInvisibleDurationActivity.java.
 func (a *api) ChangeInvisibleDuration(
 	ctx context.Context, req *v2.ChangeInvisibleDurationRequest,
 ) (*v2.ChangeInvisibleDurationResponse, error) {
@@ -200,8 +201,9 @@ func (a *api) change(ctx context.Context, c *caller, req *v2.ChangeInvisibleDura
 	return h, err
 }
 
-// ForwardMessageToDeadLetterQueue moves a message to its group's dead letters. Source: ForwardMessageToDLQActivity.java,
-// ProducerProcessor.java forwardMessageToDeadLetterQueue. Known difference: the handle must be good, or nothing is moved.
+// ForwardMessageToDeadLetterQueue moves a message to its group's dead letters. Source:
+// ForwardMessageToDLQActivity.java, ProducerProcessor.java forwardMessageToDeadLetterQueue. Known difference:
+// the handle must be good, or nothing is moved.
 func (a *api) ForwardMessageToDeadLetterQueue(
 	ctx context.Context, req *v2.ForwardMessageToDeadLetterQueueRequest,
 ) (*v2.ForwardMessageToDeadLetterQueueResponse, error) {

@@ -28,8 +28,9 @@ func (q *question) end(cmd *protocol.Command, err error) {
 	q.done(cmd, err)
 }
 
-// OneWay passes on what the broker tells a client. A gRPC client has no use for most of it: it does not share out queues and keeps no
-// offsets. Errors: remoting.ErrConnClosed when there is no stream, and that the client does not read it.
+// OneWay passes on what the broker tells a client. A gRPC client has no use for most of it: it does not share
+// out queues and keeps no offsets. Errors: remoting.ErrConnClosed when there is no stream, and that the client
+// does not read it.
 func (s *session) OneWay(code protocol.Code, _ protocol.Header, body []byte) error {
 	switch code {
 	case protocol.CheckTransactionState:
@@ -169,8 +170,8 @@ func (s *session) take(nonce string) *question {
 	return q
 }
 
-// answered gives a client's answer to the question with that nonce. Source: ClientActivity.java reportThreadStackTrace,
-// reportVerifyMessageResult.
+// answered gives a client's answer to the question with that nonce. Source: ClientActivity.java
+// reportThreadStackTrace, reportVerifyMessageResult.
 func (c *caller) answered(nonce string, cmd *v2.TelemetryCommand) {
 	if c.session == nil {
 		return
@@ -213,7 +214,8 @@ func answerOf(cmd *v2.TelemetryCommand) *protocol.Command {
 	return &protocol.Command{Body: protocol.EncodeBody(result)}
 }
 
-// runningInfo is what this door can say of a consumer without asking it. The original's proxy lets the question time out.
+// runningInfo is what this door can say of a consumer without asking it. The original's proxy lets the question
+// time out.
 func (s *session) runningInfo() *protocol.ConsumerRunningInfo {
 	info := &protocol.ConsumerRunningInfo{Properties: map[string]string{
 		"PROP_NAMESERVER_ADDR":          "",

@@ -33,9 +33,10 @@ type parcel struct {
 	attempt      int32
 }
 
-// delivered makes a client's message of a stored one. What is compressed is inflated, since some clients cannot and others know but
-// one of the four ways that are in use; what cannot be inflated goes out as it is. The message aliases rec. d is nil for a message that
-// is shown and not received. Errors: *message.FormatError. Source: GrpcConverter.java buildMessage.
+// delivered makes a client's message of a stored one. What is compressed is inflated, since some clients cannot
+// and others know but one of the four ways that are in use; what cannot be inflated goes out as it is. The
+// message aliases rec. d is nil for a message that is shown and not received. Errors: *message.FormatError.
+// Source: GrpcConverter.java buildMessage.
 // Known difference: the original hands out some of its own properties among the user's.
 func delivered(rec message.Record, d *delivery) (*v2.Message, error) {
 	stored, err := message.Decode(rec)

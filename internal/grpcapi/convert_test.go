@@ -110,8 +110,8 @@ func TestDeliveredTypes(t *testing.T) {
 	}
 }
 
-// A message of a 4.x producer has no unique key when it comes as a batch of old clients: then its offset id stands for it. A dead
-// letter says where it came from.
+// A message of a 4.x producer has no unique key when it comes as a batch of old clients: then its offset id
+// stands for it. A dead letter says where it came from.
 func TestDeliveredWithoutAKey(t *testing.T) {
 	t.Parallel()
 	m, err := delivered(

@@ -36,9 +36,9 @@ type underWay struct {
 	w    *waiter
 }
 
-// call dispatches a request on behalf of c and waits for the answer, or until ctx is done, or, when the call is one that may be held,
-// until the server stops. The error is ctx's, errStopping or, for an answer of another code than SUCCESS, a *protocol.Error beside
-// the answer.
+// call dispatches a request on behalf of c and waits for the answer, or until ctx is done, or, when the call is
+// one that may be held, until the server stops. The error is ctx's, errStopping or, for an answer of another
+// code than SUCCESS, a *protocol.Error beside the answer.
 func (a *api) call(
 	ctx context.Context, c *caller, code protocol.Code, h protocol.Header, body []byte,
 ) (remoting.Response, error) {

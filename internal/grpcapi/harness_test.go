@@ -129,6 +129,8 @@ type door struct {
 	server *Server
 	client v2.MessagingServiceClient
 	conn   *grpc.ClientConn
+	stop   context.CancelFunc
+	ended  chan error
 }
 
 func newDoor(t *testing.T, change func(*Config)) *door {
@@ -161,14 +163,13 @@ func newDoor(t *testing.T, change func(*Config)) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{t: t, broker: b, server: server}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
+	d := &door{t: t, broker: b, server: server, stop: cancel, ended: make(chan error, 1)}
+	go func() { d.ended <- server.Run(ctx) }()
 	d.dial()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := <-d.ended; err != nil {
 			t.Error(err)
 		}
 		d.conn.Close()

@@ -12,8 +12,8 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// Heartbeat keeps a client registered: a producer for the topics in its settings, a consumer in its group. What the client is, its
-// settings say and not the request. Source: ClientActivity.java heartbeat.
+// Heartbeat keeps a client registered: a producer for the topics in its settings, a consumer in its group. What
+// the client is, its settings say and not the request. Source: ClientActivity.java heartbeat.
 func (a *api) Heartbeat(ctx context.Context, req *v2.HeartbeatRequest) (*v2.HeartbeatResponse, error) {
 	c, err := a.caller(ctx)
 	var p *profile
@@ -32,8 +32,8 @@ func (a *api) Heartbeat(ctx context.Context, req *v2.HeartbeatRequest) (*v2.Hear
 	return &v2.HeartbeatResponse{Status: ok()}, nil
 }
 
-// profile is what the client's settings come to. Error: UNRECOGNIZED_CLIENT_TYPE for a client without settings, which then sends them
-// again.
+// profile is what the client's settings come to. Error: UNRECOGNIZED_CLIENT_TYPE for a client without settings,
+// which then sends them again.
 func (c *caller) profile() (*profile, error) {
 	if c.session != nil {
 		if p := c.session.profile.Load(); p != nil {
@@ -43,7 +43,8 @@ func (c *caller) profile() (*profile, error) {
 	return nil, refuse(v2.Code_UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
 }
 
-// NotifyClientTermination forgets a client that is about to end. Source: ClientActivity.java notifyClientTermination.
+// NotifyClientTermination forgets a client that is about to end. Source: ClientActivity.java
+// notifyClientTermination.
 func (a *api) NotifyClientTermination(
 	ctx context.Context, req *v2.NotifyClientTerminationRequest,
 ) (*v2.NotifyClientTerminationResponse, error) {
@@ -123,7 +124,8 @@ func (a *api) unregister(ctx context.Context, c *caller, p *profile) error {
 	return nil
 }
 
-// produces notes that a producer sends transactions to a topic that its settings need not name, so that it can be asked about them.
+// produces notes that a producer sends transactions to a topic that its settings need not name, so that it can
+// be asked about them.
 func (a *api) produces(ctx context.Context, c *caller, topic string) {
 	if c.session == nil || !c.session.addTopic(topic) {
 		return
@@ -168,7 +170,8 @@ type expression struct {
 	tags      []string // empty for all
 }
 
-// expressionOf reads a filter. An empty one is for all tags. Error: ILLEGAL_FILTER_EXPRESSION. Source: FilterAPI.java build.
+// expressionOf reads a filter. An empty one is for all tags. Error: ILLEGAL_FILTER_EXPRESSION. Source:
+// FilterAPI.java build.
 func expressionOf(f *v2.FilterExpression) (expression, error) {
 	text := f.GetExpression()
 	if f.GetType() == v2.FilterType_SQL {

@@ -17,8 +17,9 @@ import (
 // maxInflatedBytes bounds what a compressed body may come to; a larger one is delivered compressed.
 const maxInflatedBytes = 64 << 20
 
-// inflate returns the plain body. What it is compressed with, its first bytes say; the sysFlag says so too, but not of old clients,
-// and gRPC clients call everything GZIP. ok is false when the body is none of these, is damaged or is too large.
+// inflate returns the plain body. What it is compressed with, its first bytes say; the sysFlag says so too, but
+// not of old clients, and gRPC clients call everything GZIP. ok is false when the body is none of these, is
+// damaged or is too large.
 func inflate(body []byte, sysFlag int32) (plain []byte, ok bool) {
 	from := bytes.NewReader(body)
 	var r io.Reader
@@ -36,7 +37,8 @@ func inflate(body []byte, sysFlag int32) (plain []byte, ok bool) {
 			defer d.Close()
 			r = d
 		}
-	case sysFlag&message.CompressionMask != message.CompressionLZ4 && sysFlag&message.CompressionMask != message.CompressionZSTD:
+	case sysFlag&message.CompressionMask != message.CompressionLZ4 &&
+		sysFlag&message.CompressionMask != message.CompressionZSTD:
 		r, err = zlib.NewReader(from)
 	default:
 		return nil, false

@@ -22,8 +22,8 @@ const (
 	pullSubscription = 0x4
 )
 
-// PullMessage reads a queue from an offset on, as native consumers do: a status, the messages, the next offset. No client uses it,
-// and the original does not implement it.
+// PullMessage reads a queue from an offset on, as native consumers do: a status, the messages, the next offset.
+// No client uses it, and the original does not implement it.
 func (a *api) PullMessage(req *v2.PullMessageRequest, stream pullStream) error {
 	ctx := stream.Context()
 	c, err := a.caller(ctx)

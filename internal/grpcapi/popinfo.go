@@ -9,8 +9,9 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// popInfo is what a pop's answer says of its queues and messages, in texts made for native clients: "retry queueId startOffset;…" and
-// "retry queueId count;…", where the queueId of a single message's count is qo<queueId>%<offset>. Source: ExtraInfoUtil.java.
+// popInfo is what a pop's answer says of its queues and messages, in texts made for native clients: "retry
+// queueId startOffset;…" and "retry queueId count;…", where the queueId of a single message's count is
+// qo<queueId>%<offset>. Source: ExtraInfoUtil.java.
 type popInfo struct {
 	starts string
 	counts string
@@ -56,7 +57,8 @@ func lookup(entries, retry, name string) (int64, bool) {
 	return 0, false
 }
 
-// retryOf is the retry field of handles for messages of a topic. Source: ExtraInfoUtil.java getRetry, KeyBuilder.java.
+// retryOf is the retry field of handles for messages of a topic. Source: ExtraInfoUtil.java getRetry,
+// KeyBuilder.java.
 func retryOf(topic string) string {
 	switch {
 	case !strings.HasPrefix(topic, "%RETRY%"):

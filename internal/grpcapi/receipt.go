@@ -11,8 +11,9 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// receiptHandle is a message that was given out, in the original's text of nine fields: those that native clients put together from
-// a pop's answer, and where the message is in the log. Source: ReceiptHandle.java, ExtraInfoUtil.java.
+// receiptHandle is a message that was given out, in the original's text of nine fields: those that native
+// clients put together from a pop's answer, and where the message is in the log. Source: ReceiptHandle.java,
+// ExtraInfoUtil.java.
 type receiptHandle struct {
 	startOffset int64
 	popTime     int64 // ms

@@ -31,8 +31,9 @@ const (
 // receiveStream is grpc-go's side of a receive.
 type receiveStream = grpc.ServerStreamingServer[v2.ReceiveMessageResponse]
 
-// ReceiveMessage answers with messages that nobody else gets for the invisible time, or waits for some: a status, the messages, the
-// time. With auto_renew the invisible time is prolonged as long as the client lives and has not acknowledged.
+// ReceiveMessage answers with messages that nobody else gets for the invisible time, or waits for some: a
+// status, the messages, the time. With auto_renew the invisible time is prolonged as long as the client lives
+// and has not acknowledged.
 // Source: ReceiveMessageActivity.java, ReceiveMessageResponseStreamWriter.java, ConsumerProcessor.java popMessage.
 // Known differences: a call without deadline is one that waits for ever; a client without settings is told so.
 func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream) error {

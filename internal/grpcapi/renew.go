@@ -36,7 +36,8 @@ type receiptKey struct {
 	offset       int64
 }
 
-// receipt is a message whose invisible time is prolonged as long as its client lives. Its fields are guarded by receipts.mu.
+// receipt is a message whose invisible time is prolonged as long as its client lives. Its fields are guarded by
+// receipts.mu.
 type receipt struct {
 	given    string // the handle that the client has
 	newest   receiptHandle
@@ -50,9 +51,9 @@ type receipt struct {
 
 // receipts is the messages that one client has in work. Safe for concurrent use; the zero value is empty.
 //
-// Source: DefaultReceiptHandleManager.java, ReceiptHandleGroup.java. Known difference: an acknowledgement that fails leaves the
-// receipt here, so that the client's first handle stays good (case C105); and only the handle that was given out with a delivery
-// stands for that delivery.
+// Source: DefaultReceiptHandleManager.java, ReceiptHandleGroup.java. Known difference: an acknowledgement that
+// fails leaves the receipt here, so that the client's first handle stays good (case C105); and only the handle
+// that was given out with a delivery stands for that delivery.
 type receipts struct {
 	mu   sync.Mutex
 	open map[receiptKey]*receipt
@@ -73,8 +74,8 @@ func (r *receipts) add(key receiptKey, one *receipt) {
 	r.open[key] = one
 }
 
-// newest returns the handle that is good now for a message that the client knows by its first one, and waits for a renewal under way.
-// The handle stays good until forget or release is called: nothing renews it.
+// newest returns the handle that is good now for a message that the client knows by its first one, and waits
+// for a renewal under way. The handle stays good until forget or release is called: nothing renews it.
 func (r *receipts) newest(ctx context.Context, key receiptKey, given string) (h receiptHandle, held bool, err error) {
 	for {
 		r.mu.Lock()
@@ -200,8 +201,8 @@ func (r *receipts) drop() {
 	r.open = nil
 }
 
-// renewDue prolongs what a client has in work and would soon be seen by others. What has been in work for too long goes back, to rest
-// as the group says.
+// renewDue prolongs what a client has in work and would soon be seen by others. What has been in work for too
+// long goes back, to rest as the group says.
 func (a *api) renewDue(ctx context.Context, s *session, now time.Time) {
 	for key, one := range s.receipts.due(now) {
 		if now.Sub(one.begun) >= renewLongest {

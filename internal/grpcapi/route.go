@@ -112,7 +112,12 @@ func messageQueues(
 	for _, part := range []struct {
 		count      int32
 		permission v2.Permission
-	}{{read, v2.Permission_READ}, {write, v2.Permission_WRITE}, {both, v2.Permission_READ_WRITE}, {none, v2.Permission_NONE}} {
+	}{
+		{read, v2.Permission_READ},
+		{write, v2.Permission_WRITE},
+		{both, v2.Permission_READ_WRITE},
+		{none, v2.Permission_NONE},
+	} {
 		for range part.count {
 			queues = append(queues, &v2.MessageQueue{
 				Topic:              topic,

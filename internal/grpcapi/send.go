@@ -22,7 +22,8 @@ const maxBatchCount = 4096
 // anyQueue lets the broker pick a queue.
 const anyQueue int32 = -1
 
-// SendMessage stores a message, or several of one topic as one batch: all of them or none. The answer comes when they are durable.
+// SendMessage stores a message, or several of one topic as one batch: all of them or none. The answer comes
+// when they are durable.
 // Source: SendMessageActivity.java, ProducerProcessor.java.
 // Known differences: the messages of a batch that have a message group have the same one, and go to its queue.
 func (a *api) SendMessage(ctx context.Context, req *v2.SendMessageRequest) (*v2.SendMessageResponse, error) {
@@ -193,8 +194,9 @@ func sendResponse(messages []outgoing, answer remoting.Response, err error) *v2.
 	return out
 }
 
-// consistentHash spreads keys over buckets so that few move when there are more buckets. It is what the original uses, so that a
-// message group goes to the same queue through either. Source: com.google.common.hash.Hashing.consistentHash, in Java's arithmetic.
+// consistentHash spreads keys over buckets so that few move when there are more buckets. It is what the
+// original uses, so that a message group goes to the same queue through either. Source:
+// com.google.common.hash.Hashing.consistentHash, in Java's arithmetic.
 func consistentHash(key int64, buckets int32) int32 {
 	state := uint64(key)
 	candidate := int32(0)

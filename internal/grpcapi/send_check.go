@@ -43,8 +43,8 @@ type outgoing struct {
 	encoded []byte // its properties
 }
 
-// reserved tells whether a property's name means something to brokers and clients, so that no user may set it. Source:
-// MessageConst.java STRING_HASH_SET.
+// reserved tells whether a property's name means something to brokers and clients, so that no user may set it.
+// Source: MessageConst.java STRING_HASH_SET.
 //
 //lint:long one flat list of names
 func reserved(name string) bool {
@@ -52,13 +52,18 @@ func reserved(name string) bool {
 	case message.PropertyTraceSwitch, message.PropertyMsgRegion, message.PropertyKeys, message.PropertyTags,
 		message.PropertyWait, message.PropertyDelayLevel, message.PropertyRetryTopic, message.PropertyRealTopic,
 		message.PropertyRealQueueID, message.PropertyTransactionPrepared, message.PropertyProducerGroup,
-		message.PropertyMinOffset, message.PropertyMaxOffset, message.PropertyBuyerID, message.PropertyOriginMessageID,
-		message.PropertyOriginGroup, message.PropertyTransferFlag, message.PropertyCorrectionFlag, message.PropertyMQ2Flag,
+		message.PropertyMinOffset, message.PropertyMaxOffset,
+		message.PropertyBuyerID, message.PropertyOriginMessageID,
+		message.PropertyOriginGroup, message.PropertyTransferFlag,
+		message.PropertyCorrectionFlag, message.PropertyMQ2Flag,
 		message.PropertyReconsumeTime, message.PropertyUniqueKey, message.PropertyMaxReconsumeTimes,
-		message.PropertyConsumeStartTime, message.PropertyPopCK, message.PropertyPopCKOffset, message.PropertyFirstPopTime,
+		message.PropertyConsumeStartTime, message.PropertyPopCK,
+		message.PropertyPopCKOffset, message.PropertyFirstPopTime,
 		message.PropertyTransactionPreparedOffset, message.PropertyDupInfo, message.PropertyExtendUniqInfo,
-		message.PropertyInstanceID, message.PropertyCorrelationID, message.PropertyReplyToClient, message.PropertyMessageTTL,
-		message.PropertyArriveTime, message.PropertyPushReplyTime, message.PropertyCluster, message.PropertyMessageType,
+		message.PropertyInstanceID, message.PropertyCorrelationID,
+		message.PropertyReplyToClient, message.PropertyMessageTTL,
+		message.PropertyArriveTime, message.PropertyPushReplyTime,
+		message.PropertyCluster, message.PropertyMessageType,
 		message.PropertyInnerMultiQueueOffset, message.PropertyTimerDelayMillis, message.PropertyTimerDelaySeconds,
 		message.PropertyTimerDeliverMillis, message.PropertyTimerEnqueueMillis, message.PropertyTimerDequeueMillis,
 		message.PropertyTimerRollTimes, message.PropertyTimerRollLabel, message.PropertyTimerOutMillis,
@@ -70,8 +75,8 @@ func reserved(name string) bool {
 	return false
 }
 
-// internal tells whether a stored property is the system's own: besides the reserved ones those that the original hands out to
-// consumers as if a user had set them.
+// internal tells whether a stored property is the system's own: besides the reserved ones those that the
+// original hands out to consumers as if a user had set them.
 func internal(name string) bool {
 	switch name {
 	case message.PropertyShardingKey, message.PropertyTransactionID, message.PropertyTransactionCheckTimes,
@@ -95,8 +100,8 @@ func hasControl(text string) bool {
 // isBlank tells whether a text that is there consists of white space only.
 func isBlank(text string) bool { return strings.TrimFunc(text, unicode.IsSpace) == "" }
 
-// check refuses what may not be sent, in the order in which the original looks. Source: SendMessageActivity.java buildMessage,
-// buildMessageProperty.
+// check refuses what may not be sent, in the order in which the original looks. Source:
+// SendMessageActivity.java buildMessage, buildMessageProperty.
 func (m *outgoing) check(a *api, now time.Time) error {
 	if err := m.checkBody(a.cfg.MaxBodyBytes()); err != nil {
 		return err
@@ -240,8 +245,9 @@ func isLiteTopic(name string) bool {
 	return name != "" && len(name) <= maxLiteTopicBytes
 }
 
-// settleType finds the message's type: what it says it is must be what its properties make it. Known difference: the original looks
-// at the properties alone, and takes a transaction that is delayed for a transaction (case C017).
+// settleType finds the message's type: what it says it is must be what its properties make it. Known
+// difference: the original looks at the properties alone, and takes a transaction that is delayed for a
+// transaction (case C017).
 func (m *outgoing) settleType() error {
 	var types []string
 	if m.system.GetMessageType() == v2.MessageType_TRANSACTION {
@@ -275,8 +281,8 @@ func (m *outgoing) settleType() error {
 	return nil
 }
 
-// encode lays the properties down as they are stored. producerGroup is the group that is asked about open transactions: the topic's
-// name, since producers have no groups here.
+// encode lays the properties down as they are stored. producerGroup is the group that is asked about open
+// transactions: the topic's name, since producers have no groups here.
 func (m *outgoing) encode(producerGroup, remote string) error {
 	dst := make([]byte, 0, 384)
 	for name, value := range m.GetUserProperties() {

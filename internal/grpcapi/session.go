@@ -15,9 +15,10 @@ import (
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
-// session is what outlives a client's rpcs: its settings, its telemetry stream, the receipts renewed for it. It begins with the first
-// settings of a client id and ends when the client says goodbye, or when it has neither a stream nor rpcs for SessionIdle. It is the
-// Peer under which the client is registered, and a Caller: what the broker asks of it goes down the stream (command.go).
+// session is what outlives a client's rpcs: its settings, its telemetry stream, the receipts renewed for it. It
+// begins with the first settings of a client id and ends when the client says goodbye, or when it has neither a
+// stream nor rpcs for SessionIdle. It is the Peer under which the client is registered, and a Caller: what the
+// broker asks of it goes down the stream (command.go).
 type session struct {
 	api      *api
 	id       uint64
@@ -56,8 +57,8 @@ func (s *session) RemoteAddr() netip.AddrPort {
 
 func (s *session) touch() { s.seen.Store(time.Now().UnixMilli()) }
 
-// Close is called when the broker has not heard of the client for too long. Soon nothing is renewed for it any more; the session
-// itself goes when its stream is gone too.
+// Close is called when the broker has not heard of the client for too long. Soon nothing is renewed for it any
+// more; the session itself goes when its stream is gone too.
 func (s *session) Close() { s.expired.Store(true) }
 
 // profile is what a session's settings come to. It is not changed once it is published.
@@ -122,7 +123,8 @@ func (s *sessions) open(c *caller) *session {
 	return made
 }
 
-// end forgets a session: what is renewed for it becomes visible to others soon, questions to it fail, the broker is told.
+// end forgets a session: what is renewed for it becomes visible to others soon, questions to it fail, the
+// broker is told.
 func (s *sessions) end(gone *session) {
 	s.mu.Lock()
 	current := s.mu.byID[gone.clientID] == gone

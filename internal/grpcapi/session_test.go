@@ -118,7 +118,8 @@ func TestConsumerSettings(t *testing.T) {
 	} {
 		_, answer := d.connect(as(t, "c-"+tc.group), consumer(v2.ClientType_PUSH_CONSUMER, tc.group, "normal"))
 		sub, backoff := answer.GetSettings().GetSubscription(), answer.GetSettings().GetBackoffPolicy()
-		if sub.GetFifo() != tc.fifo || sub.GetReceiveBatchSize() != 32 || sub.GetLongPollingTimeout().AsDuration() != 20*time.Second ||
+		if sub.GetFifo() != tc.fifo || sub.GetReceiveBatchSize() != 32 ||
+			sub.GetLongPollingTimeout().AsDuration() != 20*time.Second ||
 			backoff.GetMaxAttempts() != tc.attempts ||
 			sub.GetGroup().GetName() != tc.group {
 			t.Errorf("%s: %v", tc.group, answer)

@@ -24,7 +24,8 @@ const (
 	defaultRequestTimeout = 3 * time.Second
 )
 
-// defaultRests is how long a message rests between tries when its group says nothing. Source: CustomizedRetryPolicy.java.
+// defaultRests is how long a message rests between tries when its group says nothing. Source:
+// CustomizedRetryPolicy.java.
 var defaultRests = [...]time.Duration{
 	time.Second,
 	5 * time.Second,

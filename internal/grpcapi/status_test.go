@@ -13,7 +13,8 @@ import (
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
-// What the original maps (ResponseBuilder.java) is the same here, and whatever a broker answers has a code that clients know.
+// What the original maps (ResponseBuilder.java) is the same here, and whatever a broker answers has a code that
+// clients know.
 func TestEveryResponseCodeHasACode(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[protocol.ResponseCode]v2.Code{

@@ -21,9 +21,9 @@ import (
 // telemetryStream is grpc-go's side of a telemetry stream.
 type telemetryStream = grpc.BidiStreamingServer[v2.TelemetryCommand, v2.TelemetryCommand]
 
-// Telemetry is the stream that a client keeps open: it sends its settings, gets them back merged, once for each time, and takes
-// commands. Without a client id it gets a status and the end of the stream. It ends when the client closes its side, or with the
-// connection. Source: ClientActivity.java telemetry.
+// Telemetry is the stream that a client keeps open: it sends its settings, gets them back merged, once for each
+// time, and takes commands. Without a client id it gets a status and the end of the stream. It ends when the
+// client closes its side, or with the connection. Source: ClientActivity.java telemetry.
 func (a *api) Telemetry(rpc telemetryStream) error {
 	c, err := a.caller(rpc.Context())
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *session) detach(st *stream) {
 	}
 }
 
-// stream is the server's side of a telemetry stream: commands are written in order, by whoever finds nobody writing. What a client
-// does not take is bounded; a command over the bound is refused, not dropped.
+// stream is the server's side of a telemetry stream: commands are written in order, by whoever finds nobody
+// writing. What a client does not take is bounded; a command over the bound is refused, not dropped.
 type stream struct {
 	rpc     telemetryStream
 	limit   int // bytes owed

@@ -10,12 +10,15 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// nowhere as the place of a half message lets the broker find it by topic and transaction id, which is its message id. The original's
-// proxy remembers the place for 30 s instead; here a transaction can be ended as long as it is open, after a restart too.
+// nowhere as the place of a half message lets the broker find it by topic and transaction id, which is its
+// message id. The original's proxy remembers the place for 30 s instead; here a transaction can be ended as
+// long as it is open, after a restart too.
 const nowhere = -1
 
-// EndTransaction commits a half message or rolls it back; with another resolution nothing happens, and the broker asks again later.
-// Source: EndTransactionActivity.java, TransactionProcessor.java. Known difference: the original does not wait for the outcome.
+// EndTransaction commits a half message or rolls it back; with another resolution nothing happens, and the
+// broker asks again later.
+// Source: EndTransactionActivity.java, TransactionProcessor.java. Known difference: the original does not wait
+// for the outcome.
 func (a *api) EndTransaction(ctx context.Context, req *v2.EndTransactionRequest) (*v2.EndTransactionResponse, error) {
 	c, err := a.caller(ctx)
 	if err == nil {
@@ -50,7 +53,8 @@ func (a *api) endTransaction(ctx context.Context, c *caller, req *v2.EndTransact
 	return err
 }
 
-// RecallMessage takes back a delayed message that was not delivered yet. Source: RecallMessageActivity.java, ProducerProcessor.java.
+// RecallMessage takes back a delayed message that was not delivered yet. Source: RecallMessageActivity.java,
+// ProducerProcessor.java.
 func (a *api) RecallMessage(ctx context.Context, req *v2.RecallMessageRequest) (*v2.RecallMessageResponse, error) {
 	c, err := a.caller(ctx)
 	if err == nil {

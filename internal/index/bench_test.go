@@ -30,9 +30,9 @@ func openBench(b *testing.B, cfg Config) *DB {
 	return d
 }
 
-// BenchmarkApply is what the applier does for a message: find the queue, Add, AddKey, and a Checkpoint every 128 messages.
-// Checkpoints run beside it, as they do in the broker; cpu-ns/op says what all of it costs. p50-µs and p99.9-µs are of
-// batches of 128.
+// BenchmarkApply is what the applier does for a message: find the queue, Add, AddKey, and a Checkpoint every
+// 128 messages. Checkpoints run beside it, as they do in the broker; cpu-ns/op says what all of it costs.
+// p50-µs and p99.9-µs are of batches of 128.
 func BenchmarkApply(b *testing.B) {
 	for _, queues := range []int{1, 4, 8000} {
 		for _, keys := range []int{0, 1, 2} {

@@ -35,7 +35,7 @@ func TestChunkRoundTrip(t *testing.T) {
 		if c.base != base || !slices.Equal(c.slots, slots) {
 			t.Fatalf("got %+v, want %d %+v", c, base, slots)
 		}
-		for n := range len(encoded) {
+		for n := range encoded {
 			if _, err := decodeChunk(chunkNumber(base), encoded[:n]); err == nil {
 				t.Fatalf("%d of %d bytes decode", n, len(encoded))
 			}

@@ -54,8 +54,8 @@ func isCorruption(err error) bool {
 // damage makes one line of what Pebble says about a damaged file.
 func damage(path string, details error) error { return fmt.Errorf("%s: %w", path, details) }
 
-// damagedName is the file that says why an index is damaged. Not all damage is met when an index is opened; what was met
-// once must not be met again and again.
+// damagedName is the file that says why an index is damaged. Not all damage is met when an index is opened; what
+// was met once must not be met again and again.
 const (
 	damagedName   = "damaged"
 	maxDamageNote = 4096

@@ -17,7 +17,8 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// TestScripts runs testdata/*.txt: a command a line, "----" and what came out. With -rewrite the files are rewritten.
+// TestScripts runs testdata/*.txt: a command a line, "----" and what came out. With -rewrite the files are
+// rewritten.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")

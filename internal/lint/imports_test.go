@@ -29,6 +29,7 @@ var ranks = map[string]int{
 	"internal/gateway":         60,
 	"internal/service":         70,
 	"internal/config":          10,
+	"internal/conformance":     80,
 	"cmd/server":               80,
 }
 

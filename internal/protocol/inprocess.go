@@ -7,8 +7,9 @@ import "errors"
 // errInProcess is what reading a header gives that never comes over a wire.
 var errInProcess = errors.New("header exists inside the process only")
 
-// AckReceiptsRequestHeader is BATCH_ACK_MESSAGE's header for doors inside the process, in place of a body: messages of one topic by
-// their receipt handles. It is answered with AckReceiptsResponseHeader. It is never sent.
+// AckReceiptsRequestHeader is BATCH_ACK_MESSAGE's header for doors inside the process, in place of a body:
+// messages of one topic by their receipt handles. It is answered with AckReceiptsResponseHeader. It is never
+// sent.
 type AckReceiptsRequestHeader struct {
 	ConsumerGroup string
 	Topic         string
@@ -21,7 +22,8 @@ func (*AckReceiptsRequestHeader) DecodeExt(*Ext) error { return errInProcess }
 // AppendExt writes nothing.
 func (*AckReceiptsRequestHeader) AppendExt(*ExtWriter) {}
 
-// AckReceiptsResponseHeader has an entry for each handle of an AckReceiptsRequestHeader: nil, or why it was refused.
+// AckReceiptsResponseHeader has an entry for each handle of an AckReceiptsRequestHeader: nil, or why it was
+// refused.
 type AckReceiptsResponseHeader struct {
 	Refused []*Error
 }
@@ -32,8 +34,8 @@ func (*AckReceiptsResponseHeader) DecodeExt(*Ext) error { return errInProcess }
 // AppendExt writes nothing.
 func (*AckReceiptsResponseHeader) AppendExt(*ExtWriter) {}
 
-// ForwardReceiptRequestHeader is CONSUMER_SEND_MSG_BACK's header for doors inside the process: the message of a receipt handle becomes a
-// dead letter of its group. It is never sent.
+// ForwardReceiptRequestHeader is CONSUMER_SEND_MSG_BACK's header for doors inside the process: the message of a
+// receipt handle becomes a dead letter of its group. It is never sent.
 type ForwardReceiptRequestHeader struct {
 	ConsumerGroup string
 	Topic         string

@@ -261,6 +261,7 @@ func TestTooMuchOwed(t *testing.T) {
 	for i := range 300 {
 		write(t, nc, frameOf(codeAsync, int32(i), nil, nil))
 	}
+	eventually(t, "all are in flight", func() bool { return len(calls) == 300 })
 	answer := make([]byte, 256<<10)
 	for range 300 {
 		(<-calls).Reply(Response{Body: answer})

@@ -202,11 +202,15 @@ func (e *entry) run(c *Call) {
 	e.process(c.ctx, c)
 }
 
-// runPooled executes the processor on a lane's worker.
+// runPooled executes the processor on a lane's worker. A processor that answered with ReplyLater on the spot,
+// since there was nothing to wait for, is not followed by a flush of anybody else's.
 func (e *entry) runPooled(c *Call) {
 	e.run(c)
 	if c.scratch != nil {
 		c.conn.eng.pools.scratch.Put(c.scratch)
+	}
+	if c.conn != nil {
+		c.conn.eng.pending.flush()
 	}
 }
 

@@ -166,6 +166,7 @@ func newRules(cfg *config.Config, self *identity, st *store.Store, log *slog.Log
 	r.recalls = broker.NewRecalls(broker.RecallsConfig{
 		BrokerName: self.brokerName, Disabled: !cfg.Message.Recall,
 	}, r.topics, r.delays, st)
+	r.sender.UseRecalls(r.recalls)
 	r.replies = broker.NewReplies(broker.RepliesConfig{Push: pushReply(self.storeHost), Logger: log},
 		r.topics, r.clients, r.sender)
 	r.transactions, err = broker.NewTransactions(broker.TransactionsConfig{
@@ -288,6 +289,7 @@ func (r *rules) configure(cfg *config.Config) {
 	r.topics.SetAutoCreate(cfg.Topic.AutoCreateTopic)
 	r.groups.SetAutoCreate(cfg.Topic.AutoCreateGroup)
 	r.recalls.SetDisabled(!cfg.Message.Recall)
+	r.sender.SetTransactionsDisabled(cfg.Topic.RejectTransactions)
 	r.sender.SetMaxMessageBytes(int(cfg.Message.MaxSizeBytes))
 	r.filters.SetSQL(cfg.Message.PropertyFilter)
 }

@@ -101,7 +101,8 @@ func TestC055OffsetsAreThereBeforeTheFirstAnswer(t *testing.T) {
 	})
 }
 
-// C171: each cause of "service not available" is told by its own words, with path, use and limit where a disk is concerned.
+// C171: each cause of "service not available" is told by its own words, with path, use and limit where a disk
+// is concerned.
 func TestC171RefusalsNameTheirCause(t *testing.T) {
 	t.Parallel()
 	m := &errorMapper{}

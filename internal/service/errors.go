@@ -53,7 +53,6 @@ func codeOf(err error) (protocol.ResponseCode, bool) {
 		{protocol.SystemError, isA[*broker.AttributeError](err)},
 		{protocol.InvalidParameter, isA[*broker.QueueIDError](err)},
 		{protocol.SystemError, isA[*broker.LookupError](err)},
-		{protocol.MessageIllegal, isA[*broker.TimerError](err)},
 		{protocol.MessageIllegal, isA[*broker.IllegalError](err)},
 		{protocol.MessageIllegal, isA[*broker.TimerError](err)},
 		{protocol.SystemError, isA[*broker.ReplyError](err)},
@@ -111,16 +110,18 @@ func recallCode(err error) (protocol.ResponseCode, bool) {
 	return protocol.IllegalOperation, true
 }
 
-// transactionCode is ILLEGAL_OPERATION for a decision that comes too late, else SYSTEM_ERROR.
+// transactionCode is ILLEGAL_OPERATION for a decision that comes too late or after another, else SYSTEM_ERROR.
 func transactionCode(err error) (protocol.ResponseCode, bool) {
 	var transaction *broker.TransactionError
 	if !errors.As(err, &transaction) {
 		return 0, false
 	}
-	if transaction.Reason == broker.TransactionTooLate {
+	switch transaction.Reason {
+	case broker.TransactionTooLate, broker.TransactionDecided, broker.TransactionParked, broker.TransactionResumed:
 		return protocol.IllegalOperation, true
+	default:
+		return protocol.SystemError, true
 	}
-	return protocol.SystemError, true
 }
 
 func isA[E error](err error) bool {

@@ -28,7 +28,8 @@ func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) 
 	}, registry)
 }
 
-// doorNames is the broker's rules of names for doors that have rules of their own besides: what belongs to the system is refused.
+// doorNames is the broker's rules of names for doors that have rules of their own besides: what belongs to the
+// system is refused.
 type doorNames struct{ system broker.SystemNames }
 
 // CheckTopic refuses names that no topic may have, and the system's topics.

@@ -64,7 +64,8 @@ func (s *nodeRequests) runtimeInfo(context.Context, *remoting.Call) (remoting.Re
 	set("timerEnqueueTps", "0.0")
 	set("timerDequeueTps", "0.0")
 	for name, lane := range map[string]*remoting.Lane{
-		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query, "ack": s.lanes.ack,
+		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query,
+		"ack": s.lanes.ack,
 	} {
 		now := lane.Stats()
 		set(name+"ThreadPoolQueueSize", now.Waiting)

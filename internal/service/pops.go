@@ -15,19 +15,20 @@ import (
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
-// popRequests answers POP_MESSAGE 200050, ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151, CHANGE_MESSAGE_INVISIBLETIME 200053,
-// NOTIFICATION 200054, POLLING_INFO 200055, and CONSUMER_SEND_MSG_BACK 36 of a receipt handle. Claims and acknowledgements are answered
-// when they are durable.
-// Source: PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java, NotificationProcessor.java,
-// PollingInfoProcessor.java.
-// Known differences: a receipt handle that is no good is refused with NO_MESSAGE, never ignored; in a batch it is passed over.
+// popRequests answers POP_MESSAGE 200050, ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151,
+// CHANGE_MESSAGE_INVISIBLETIME 200053, NOTIFICATION 200054, POLLING_INFO 200055, and CONSUMER_SEND_MSG_BACK 36
+// of a receipt handle. Claims and acknowledgements are answered when they are durable.
+// Source: PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java,
+// NotificationProcessor.java, PollingInfoProcessor.java.
+// Known differences: a receipt handle that is no good is refused with NO_MESSAGE, never ignored; in a batch it
+// is passed over.
 type popRequests struct {
 	popper *broker.Popper
 	topics *broker.Topics
 }
 
-// popLate is how much later than it may wait a native receive is still looked at. Source: PopMessageRequestHeader.java
-// isTimeoutTooMuch.
+// popLate is how much later than it may wait a native receive is still looked at. Source:
+// PopMessageRequestHeader.java isTimeoutTooMuch.
 const popLate = 500 * time.Millisecond
 
 // popCall is a receive under way: one allocation holds all that it needs until the answer.
@@ -105,7 +106,8 @@ func popDone(req *broker.PopRequest, err error) {
 	}
 }
 
-// found answers with messages. Native clients make handles of the texts in the header; the other doors read the same.
+// found answers with messages. Native clients make handles of the texts in the header; the other doors read the
+// same.
 func (r *popCall) found(result *broker.PopResult) {
 	r.answer = protocol.PopMessageResponseHeader{
 		PopTime:       result.PopTime,

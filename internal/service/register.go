@@ -65,8 +65,8 @@ func newRegistrar(
 	return r, nil
 }
 
-// topicsChanged tells the name server of this process at once, since a client that creates a topic asks for its route
-// next, and has the others told soon. It costs what changed, unless a topic was deleted.
+// topicsChanged tells the name server of this process at once, since a client that creates a topic asks for its
+// route next, and has the others told soon. It costs what changed, unless a topic was deleted.
 func (r *registrar) topicsChanged(names []string) {
 	changed := make([]*broker.TopicConfig, 0, len(names))
 	for _, name := range names {

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/gateway"
 	"github.com/roquetmq/roquet/internal/grpcapi"
 	"github.com/roquetmq/roquet/internal/remoting"
 	"github.com/roquetmq/roquet/internal/store"
@@ -43,6 +44,7 @@ type Service struct {
 	registrar *registrar // nil without the broker role
 	server    *remoting.Server
 	grpc      *grpcapi.Server // nil without the broker role
+	rest      *gateway.Server // nil without the broker role
 	tracing   *telemetry.Telemetry
 	listening chan struct{} // closed by Run
 	stopping  atomic.Bool
@@ -105,14 +107,18 @@ func (s *Service) assemble(routes []remoting.Route) error {
 	if err != nil {
 		return err
 	}
-	var http2 remoting.ConnHandler
+	var http1, http2 remoting.ConnHandler
 	if s.node != nil {
 		if s.grpc, err = s.newGRPC(registry); err != nil {
 			return err
 		}
-		http2 = s.grpc.Deliver
+		if s.rest, err = s.newREST(registry); err != nil {
+			return err
+		}
+		http1, http2 = s.rest.Deliver, s.grpc.Deliver
 	}
 	s.server, err = remoting.NewServer(remoting.Config{
+		HTTP1:     http1,
 		HTTP2:     http2,
 		Listeners: s.listeners(), Ready: s.ready, Logger: s.log.With("component", "remoting"),
 		OnEnd: s.disconnected,
@@ -251,6 +257,7 @@ func (s *Service) serve(ctx context.Context) error {
 	g.Go(func() error { return s.server.Serve(serving) })
 	if s.grpc != nil {
 		g.Go(func() error { return s.grpc.Run(serving) })
+		g.Go(func() error { return s.rest.Run(serving) })
 	}
 	s.announce()
 	<-ctx.Done()

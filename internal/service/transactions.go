@@ -13,7 +13,8 @@ import (
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
-// transactionRequests answers END_TRANSACTION 37 and RESUME_CHECK_HALF_MESSAGE 323, and sends CHECK_TRANSACTION_STATE 39.
+// transactionRequests answers END_TRANSACTION 37 and RESUME_CHECK_HALF_MESSAGE 323, and sends
+// CHECK_TRANSACTION_STATE 39.
 // Source: EndTransactionProcessor.java, AdminBrokerProcessor.java resumeCheckHalfMessage.
 type transactionRequests struct {
 	transactions *broker.Transactions

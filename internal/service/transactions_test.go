@@ -13,8 +13,8 @@ import (
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
-// TestWireTransactions: a half message is hidden; a decision is taken over; a decision for what is not there, and the
-// resumption of what was not parked, are refused and say why.
+// TestWireTransactions: a half message is hidden; a decision is taken over; a decision for what is not there,
+// and the resumption of what was not parked, are refused and say why.
 func TestWireTransactions(t *testing.T) {
 	t.Parallel()
 	w := startWire(t, nil)

@@ -43,7 +43,8 @@ func (m *model) check(t *rapid.T) {
 		committed = want[0]
 	}
 	if m.q.Committed() != committed || m.q.InFlight() != len(want) {
-		t.Fatalf("committed %d, in flight %d; want %d, %d", m.q.Committed(), m.q.InFlight(), committed, len(want))
+		t.Fatalf("committed %d, in flight %d; want %d, %d", m.q.Committed(), m.q.InFlight(), committed,
+			len(want))
 	}
 	stored, err := m.reopened()
 	if err != nil {
@@ -119,7 +120,8 @@ func (m *model) deliver(t *rapid.T, a Action, ask Ask, invisible int64, this map
 		if o < a.Offset && m.wanted[o] && !m.finished[o] {
 			t.Fatalf("%d of key %d comes before %d", a.Offset, m.key(o), o)
 		}
-		if other := m.held[o]; o > a.Offset && other != nil && other.visible > m.now && other.attempt != ask.Attempt {
+		other := m.held[o]
+		if o > a.Offset && other != nil && other.visible > m.now && other.attempt != ask.Attempt {
 			t.Fatalf("%d of key %d comes while someone has %d", a.Offset, m.key(o), o)
 		}
 	}
@@ -257,7 +259,8 @@ func (m *model) tick(t *rapid.T) {
 	}
 }
 
-// settle receives and acknowledges until nothing is left: everything that somebody wants is handed out at last.
+// settle receives and acknowledges until nothing is left: everything that somebody wants is handed out at
+// last.
 func (m *model) settle(t *rapid.T) {
 	for range 3*len(m.keys) + 10 {
 		m.now += 20
@@ -288,8 +291,8 @@ func (m *model) settle(t *rapid.T) {
 	}
 }
 
-// TestQueueAgainstModel: whatever happens, no message is with two at a time, none that is finished comes again, every
-// other one does, in the order of its key, and what is stored says the same at any moment.
+// TestQueueAgainstModel: whatever happens, no message is with two at a time, none that is finished comes
+// again, every other one does, in the order of its key, and what is stored says the same at any moment.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -383,7 +386,8 @@ func FuzzDecodeSpan(f *testing.F) {
 	})
 }
 
-// BenchmarkReceiveAck is 32 messages: the core's part of a receive and their acknowledgement, with the records.
+// BenchmarkReceiveAck is 32 messages: the core's part of a receive and their acknowledgement, with the
+// records.
 func BenchmarkReceiveAck(b *testing.B) {
 	q := NewQueue(0)
 	ev := &Receive{Ask: Ask{MaxCount: 32, MaxTimes: 16}, Invisible: 60_000, Fresh: make([]Fresh, 32)}

@@ -291,8 +291,8 @@ func (q *Queue) count(key uint32, n int32) {
 	}
 }
 
-// place brings s where it belongs among the ripe ones and the deadlines, as it is at now. Every claim lasts beyond the
-// Step that makes it, so what becomes visible was due when s was placed before.
+// place brings s where it belongs among the ripe ones and the deadlines, as it is at now. Every claim lasts
+// beyond the Step that makes it, so what becomes visible was due when s was placed before.
 func (q *Queue) place(s *span, now int64) {
 	if s.due <= now {
 		q.ripened = append(q.ripened, s)

@@ -30,8 +30,8 @@ type claim struct {
 	marks     uint8
 }
 
-// visibleAt returns when the claim ends. It lasts a millisecond at least: so no two claims of a message have the same
-// popTime and invisible time, but for renewals by one holder.
+// visibleAt returns when the claim ends. It lasts a millisecond at least: so no two claims of a message have
+// the same popTime and invisible time, but for renewals by one holder.
 func (c *claim) visibleAt() int64 {
 	wait := max(c.invisible, 1)
 	if c.popTime > never-wait {
@@ -143,7 +143,8 @@ func decodeSpan(from message.QueueOffset, value []byte) (*span, error) {
 	if form != formPlain && form != formKeyed {
 		return nil, &FormatError{Reason: "unknown form"}
 	}
-	s := &span{from: from, to: from + message.QueueOffset(r.number(never-uint64(max(from, 0)))), at: -1, due: never}
+	s := &span{from: from, at: -1, due: never}
+	s.to = from + message.QueueOffset(r.number(never-uint64(max(from, 0))))
 	claims := make([]claim, r.count())
 	for i := range claims {
 		claims[i] = r.claim()

@@ -555,88 +555,6 @@ func (x *PublishRequest) GetMessage() *NewMessage {
 	return nil
 }
 
-// Where a message is.
-type PublishResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
-	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The queue it was put in.
-	QueueId int32 `protobuf:"varint,2,opt,name=queue_id,json=queueId,proto3" json:"queue_id,omitempty"`
-	// Its offset there. A message that waits for its time, or its transaction, gets another one when it is delivered.
-	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// What to take the message back by, when it waits for its time.
-	RecallHandle *string `protobuf:"bytes,4,opt,name=recall_handle,json=recallHandle,proto3,oneof" json:"recall_handle,omitempty"`
-	// What to end the transaction by, when it was prepared.
-	TransactionId *string `protobuf:"bytes,5,opt,name=transaction_id,json=transactionId,proto3,oneof" json:"transaction_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PublishResponse) Reset() {
-	*x = PublishResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PublishResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PublishResponse) ProtoMessage() {}
-
-func (x *PublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
-func (*PublishResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *PublishResponse) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *PublishResponse) GetQueueId() int32 {
-	if x != nil {
-		return x.QueueId
-	}
-	return 0
-}
-
-func (x *PublishResponse) GetOffset() int64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-func (x *PublishResponse) GetRecallHandle() string {
-	if x != nil && x.RecallHandle != nil {
-		return *x.RecallHandle
-	}
-	return ""
-}
-
-func (x *PublishResponse) GetTransactionId() string {
-	if x != nil && x.TransactionId != nil {
-		return *x.TransactionId
-	}
-	return ""
-}
-
 // What to publish, and where.
 type PublishBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -650,7 +568,7 @@ type PublishBatchRequest struct {
 
 func (x *PublishBatchRequest) Reset() {
 	*x = PublishBatchRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[4]
+	mi := &file_roquet_v1_message_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +580,7 @@ func (x *PublishBatchRequest) String() string {
 func (*PublishBatchRequest) ProtoMessage() {}
 
 func (x *PublishBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[4]
+	mi := &file_roquet_v1_message_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +593,7 @@ func (x *PublishBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishBatchRequest.ProtoReflect.Descriptor instead.
 func (*PublishBatchRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{4}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PublishBatchRequest) GetTopic() string {
@@ -703,7 +621,7 @@ type PublishBatchResponse struct {
 
 func (x *PublishBatchResponse) Reset() {
 	*x = PublishBatchResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[5]
+	mi := &file_roquet_v1_message_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +633,7 @@ func (x *PublishBatchResponse) String() string {
 func (*PublishBatchResponse) ProtoMessage() {}
 
 func (x *PublishBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[5]
+	mi := &file_roquet_v1_message_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +646,7 @@ func (x *PublishBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishBatchResponse.ProtoReflect.Descriptor instead.
 func (*PublishBatchResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{5}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PublishBatchResponse) GetResults() []*PublishResult {
@@ -745,19 +663,21 @@ type PublishResult struct {
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The queue it was put in.
 	QueueId int32 `protobuf:"varint,2,opt,name=queue_id,json=queueId,proto3" json:"queue_id,omitempty"`
-	// Its offset there.
+	// Its offset there. A message that waits for its time, or its transaction, gets another one when it is delivered.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// What to take the message back by, when it waits for its time.
 	RecallHandle *string `protobuf:"bytes,4,opt,name=recall_handle,json=recallHandle,proto3,oneof" json:"recall_handle,omitempty"`
-	// Why it was not stored; then nothing else of this says anything.
-	Error         *Error `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	// What to end the transaction by, when it was prepared.
+	TransactionId *string `protobuf:"bytes,5,opt,name=transaction_id,json=transactionId,proto3,oneof" json:"transaction_id,omitempty"`
+	// Why it was not stored, in the answer to a batch; then nothing else of this says anything.
+	Error         *Error `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PublishResult) Reset() {
 	*x = PublishResult{}
-	mi := &file_roquet_v1_message_proto_msgTypes[6]
+	mi := &file_roquet_v1_message_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +689,7 @@ func (x *PublishResult) String() string {
 func (*PublishResult) ProtoMessage() {}
 
 func (x *PublishResult) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[6]
+	mi := &file_roquet_v1_message_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +702,7 @@ func (x *PublishResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishResult.ProtoReflect.Descriptor instead.
 func (*PublishResult) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{6}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PublishResult) GetMessageId() string {
@@ -813,6 +733,13 @@ func (x *PublishResult) GetRecallHandle() string {
 	return ""
 }
 
+func (x *PublishResult) GetTransactionId() string {
+	if x != nil && x.TransactionId != nil {
+		return *x.TransactionId
+	}
+	return ""
+}
+
 func (x *PublishResult) GetError() *Error {
 	if x != nil {
 		return x.Error
@@ -833,7 +760,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[7]
+	mi := &file_roquet_v1_message_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +772,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[7]
+	mi := &file_roquet_v1_message_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +785,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{7}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PrepareRequest) GetTopic() string {
@@ -886,7 +813,7 @@ type CommitTransactionRequest struct {
 
 func (x *CommitTransactionRequest) Reset() {
 	*x = CommitTransactionRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[8]
+	mi := &file_roquet_v1_message_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +825,7 @@ func (x *CommitTransactionRequest) String() string {
 func (*CommitTransactionRequest) ProtoMessage() {}
 
 func (x *CommitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[8]
+	mi := &file_roquet_v1_message_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +838,7 @@ func (x *CommitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*CommitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{8}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CommitTransactionRequest) GetTransactionId() string {
@@ -932,7 +859,7 @@ type RollbackTransactionRequest struct {
 
 func (x *RollbackTransactionRequest) Reset() {
 	*x = RollbackTransactionRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[9]
+	mi := &file_roquet_v1_message_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +871,7 @@ func (x *RollbackTransactionRequest) String() string {
 func (*RollbackTransactionRequest) ProtoMessage() {}
 
 func (x *RollbackTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[9]
+	mi := &file_roquet_v1_message_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +884,7 @@ func (x *RollbackTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackTransactionRequest.ProtoReflect.Descriptor instead.
 func (*RollbackTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{9}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RollbackTransactionRequest) GetTransactionId() string {
@@ -976,7 +903,7 @@ type TransactionResponse struct {
 
 func (x *TransactionResponse) Reset() {
 	*x = TransactionResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[10]
+	mi := &file_roquet_v1_message_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +915,7 @@ func (x *TransactionResponse) String() string {
 func (*TransactionResponse) ProtoMessage() {}
 
 func (x *TransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[10]
+	mi := &file_roquet_v1_message_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +928,7 @@ func (x *TransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionResponse.ProtoReflect.Descriptor instead.
 func (*TransactionResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{10}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{9}
 }
 
 // Which message to take back.
@@ -1017,7 +944,7 @@ type RecallRequest struct {
 
 func (x *RecallRequest) Reset() {
 	*x = RecallRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[11]
+	mi := &file_roquet_v1_message_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +956,7 @@ func (x *RecallRequest) String() string {
 func (*RecallRequest) ProtoMessage() {}
 
 func (x *RecallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[11]
+	mi := &file_roquet_v1_message_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +969,7 @@ func (x *RecallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecallRequest.ProtoReflect.Descriptor instead.
 func (*RecallRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{11}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RecallRequest) GetTopic() string {
@@ -1070,7 +997,7 @@ type RecallResponse struct {
 
 func (x *RecallResponse) Reset() {
 	*x = RecallResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[12]
+	mi := &file_roquet_v1_message_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1009,7 @@ func (x *RecallResponse) String() string {
 func (*RecallResponse) ProtoMessage() {}
 
 func (x *RecallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[12]
+	mi := &file_roquet_v1_message_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1022,7 @@ func (x *RecallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecallResponse.ProtoReflect.Descriptor instead.
 func (*RecallResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{12}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RecallResponse) GetMessageId() string {
@@ -1131,7 +1058,7 @@ type ReceiveRequest struct {
 
 func (x *ReceiveRequest) Reset() {
 	*x = ReceiveRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[13]
+	mi := &file_roquet_v1_message_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1070,7 @@ func (x *ReceiveRequest) String() string {
 func (*ReceiveRequest) ProtoMessage() {}
 
 func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[13]
+	mi := &file_roquet_v1_message_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1083,7 @@ func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveRequest.ProtoReflect.Descriptor instead.
 func (*ReceiveRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReceiveRequest) GetGroup() string {
@@ -1248,7 +1175,7 @@ type ReceiveResponse struct {
 
 func (x *ReceiveResponse) Reset() {
 	*x = ReceiveResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[14]
+	mi := &file_roquet_v1_message_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1187,7 @@ func (x *ReceiveResponse) String() string {
 func (*ReceiveResponse) ProtoMessage() {}
 
 func (x *ReceiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[14]
+	mi := &file_roquet_v1_message_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1200,7 @@ func (x *ReceiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveResponse.ProtoReflect.Descriptor instead.
 func (*ReceiveResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReceiveResponse) GetMessages() []*Message {
@@ -1307,7 +1234,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[15]
+	mi := &file_roquet_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1246,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[15]
+	mi := &file_roquet_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1259,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StreamRequest) GetGroup() string {
@@ -1419,7 +1346,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[16]
+	mi := &file_roquet_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1358,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[16]
+	mi := &file_roquet_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1371,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AckRequest) GetGroup() string {
@@ -1476,7 +1403,7 @@ type NackRequest struct {
 
 func (x *NackRequest) Reset() {
 	*x = NackRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[17]
+	mi := &file_roquet_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1415,7 @@ func (x *NackRequest) String() string {
 func (*NackRequest) ProtoMessage() {}
 
 func (x *NackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[17]
+	mi := &file_roquet_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1428,7 @@ func (x *NackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NackRequest.ProtoReflect.Descriptor instead.
 func (*NackRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NackRequest) GetGroup() string {
@@ -1540,7 +1467,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[18]
+	mi := &file_roquet_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1479,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[18]
+	mi := &file_roquet_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1492,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExtendRequest) GetGroup() string {
@@ -1602,7 +1529,7 @@ type DeadLetterRequest struct {
 
 func (x *DeadLetterRequest) Reset() {
 	*x = DeadLetterRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[19]
+	mi := &file_roquet_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1541,7 @@ func (x *DeadLetterRequest) String() string {
 func (*DeadLetterRequest) ProtoMessage() {}
 
 func (x *DeadLetterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[19]
+	mi := &file_roquet_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1554,7 @@ func (x *DeadLetterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterRequest.ProtoReflect.Descriptor instead.
 func (*DeadLetterRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeadLetterRequest) GetGroup() string {
@@ -1655,7 +1582,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[20]
+	mi := &file_roquet_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1594,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[20]
+	mi := &file_roquet_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1607,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -1703,7 +1630,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_roquet_v1_message_proto_msgTypes[21]
+	mi := &file_roquet_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1642,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[21]
+	mi := &file_roquet_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1655,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SettleResult) GetReceiptHandle() string {
@@ -1762,7 +1689,7 @@ type BrowseQueueRequest struct {
 
 func (x *BrowseQueueRequest) Reset() {
 	*x = BrowseQueueRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[22]
+	mi := &file_roquet_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1701,7 @@ func (x *BrowseQueueRequest) String() string {
 func (*BrowseQueueRequest) ProtoMessage() {}
 
 func (x *BrowseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[22]
+	mi := &file_roquet_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1714,7 @@ func (x *BrowseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowseQueueRequest.ProtoReflect.Descriptor instead.
 func (*BrowseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BrowseQueueRequest) GetTopic() string {
@@ -1835,7 +1762,7 @@ type BrowseResponse struct {
 
 func (x *BrowseResponse) Reset() {
 	*x = BrowseResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[23]
+	mi := &file_roquet_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1774,7 @@ func (x *BrowseResponse) String() string {
 func (*BrowseResponse) ProtoMessage() {}
 
 func (x *BrowseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[23]
+	mi := &file_roquet_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1787,7 @@ func (x *BrowseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowseResponse.ProtoReflect.Descriptor instead.
 func (*BrowseResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BrowseResponse) GetMessages() []*Message {
@@ -1910,7 +1837,7 @@ type FindMessagesRequest struct {
 
 func (x *FindMessagesRequest) Reset() {
 	*x = FindMessagesRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[24]
+	mi := &file_roquet_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +1849,7 @@ func (x *FindMessagesRequest) String() string {
 func (*FindMessagesRequest) ProtoMessage() {}
 
 func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[24]
+	mi := &file_roquet_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +1862,7 @@ func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesRequest.ProtoReflect.Descriptor instead.
 func (*FindMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FindMessagesRequest) GetTopic() string {
@@ -1984,7 +1911,7 @@ type FindMessagesResponse struct {
 
 func (x *FindMessagesResponse) Reset() {
 	*x = FindMessagesResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[25]
+	mi := &file_roquet_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +1923,7 @@ func (x *FindMessagesResponse) String() string {
 func (*FindMessagesResponse) ProtoMessage() {}
 
 func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[25]
+	mi := &file_roquet_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +1936,7 @@ func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesResponse.ProtoReflect.Descriptor instead.
 func (*FindMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FindMessagesResponse) GetMessages() []*Message {
@@ -2032,7 +1959,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[26]
+	mi := &file_roquet_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +1971,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[26]
+	mi := &file_roquet_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +1984,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetMessageRequest) GetId() string {
@@ -2085,7 +2012,7 @@ type TraceMessageRequest struct {
 
 func (x *TraceMessageRequest) Reset() {
 	*x = TraceMessageRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[27]
+	mi := &file_roquet_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2024,7 @@ func (x *TraceMessageRequest) String() string {
 func (*TraceMessageRequest) ProtoMessage() {}
 
 func (x *TraceMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[27]
+	mi := &file_roquet_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2037,7 @@ func (x *TraceMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceMessageRequest.ProtoReflect.Descriptor instead.
 func (*TraceMessageRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{27}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TraceMessageRequest) GetId() string {
@@ -2175,29 +2102,22 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\apayload\"W\n" +
 	"\x0ePublishRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12/\n" +
-	"\amessage\x18\x02 \x01(\v2\x15.roquet.v1.NewMessageR\amessage\"\xde\x01\n" +
-	"\x0fPublishResponse\x12\x1d\n" +
-	"\n" +
-	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x19\n" +
-	"\bqueue_id\x18\x02 \x01(\x05R\aqueueId\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12(\n" +
-	"\rrecall_handle\x18\x04 \x01(\tH\x00R\frecallHandle\x88\x01\x01\x12*\n" +
-	"\x0etransaction_id\x18\x05 \x01(\tH\x01R\rtransactionId\x88\x01\x01B\x10\n" +
-	"\x0e_recall_handleB\x11\n" +
-	"\x0f_transaction_id\"^\n" +
+	"\amessage\x18\x02 \x01(\v2\x15.roquet.v1.NewMessageR\amessage\"^\n" +
 	"\x13PublishBatchRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x121\n" +
 	"\bmessages\x18\x02 \x03(\v2\x15.roquet.v1.NewMessageR\bmessages\"J\n" +
 	"\x14PublishBatchResponse\x122\n" +
-	"\aresults\x18\x01 \x03(\v2\x18.roquet.v1.PublishResultR\aresults\"\xc5\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.roquet.v1.PublishResultR\aresults\"\x84\x02\n" +
 	"\rPublishResult\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x19\n" +
 	"\bqueue_id\x18\x02 \x01(\x05R\aqueueId\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12(\n" +
-	"\rrecall_handle\x18\x04 \x01(\tH\x00R\frecallHandle\x88\x01\x01\x12&\n" +
-	"\x05error\x18\x05 \x01(\v2\x10.roquet.v1.ErrorR\x05errorB\x10\n" +
-	"\x0e_recall_handle\"W\n" +
+	"\rrecall_handle\x18\x04 \x01(\tH\x00R\frecallHandle\x88\x01\x01\x12*\n" +
+	"\x0etransaction_id\x18\x05 \x01(\tH\x01R\rtransactionId\x88\x01\x01\x12&\n" +
+	"\x05error\x18\x06 \x01(\v2\x10.roquet.v1.ErrorR\x05errorB\x10\n" +
+	"\x0e_recall_handleB\x11\n" +
+	"\x0f_transaction_id\"W\n" +
 	"\x0ePrepareRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12/\n" +
 	"\amessage\x18\x02 \x01(\v2\x15.roquet.v1.NewMessageR\amessage\"A\n" +
@@ -2281,11 +2201,11 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\x14ACK_MODE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
 	"\x06MANUAL\x10\x01\x12\b\n" +
-	"\x04AUTO\x10\x022\xfd\b\n" +
-	"\x0eMessageService\x12@\n" +
-	"\aPublish\x12\x19.roquet.v1.PublishRequest\x1a\x1a.roquet.v1.PublishResponse\x12O\n" +
-	"\fPublishBatch\x12\x1e.roquet.v1.PublishBatchRequest\x1a\x1f.roquet.v1.PublishBatchResponse\x12@\n" +
-	"\aPrepare\x12\x19.roquet.v1.PrepareRequest\x1a\x1a.roquet.v1.PublishResponse\x12X\n" +
+	"\x04AUTO\x10\x022\xf9\b\n" +
+	"\x0eMessageService\x12>\n" +
+	"\aPublish\x12\x19.roquet.v1.PublishRequest\x1a\x18.roquet.v1.PublishResult\x12O\n" +
+	"\fPublishBatch\x12\x1e.roquet.v1.PublishBatchRequest\x1a\x1f.roquet.v1.PublishBatchResponse\x12>\n" +
+	"\aPrepare\x12\x19.roquet.v1.PrepareRequest\x1a\x18.roquet.v1.PublishResult\x12X\n" +
 	"\x11CommitTransaction\x12#.roquet.v1.CommitTransactionRequest\x1a\x1e.roquet.v1.TransactionResponse\x12\\\n" +
 	"\x13RollbackTransaction\x12%.roquet.v1.RollbackTransactionRequest\x1a\x1e.roquet.v1.TransactionResponse\x12=\n" +
 	"\x06Recall\x12\x18.roquet.v1.RecallRequest\x1a\x19.roquet.v1.RecallResponse\x12@\n" +
@@ -2315,103 +2235,102 @@ func file_roquet_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_roquet_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_roquet_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_roquet_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_roquet_v1_message_proto_goTypes = []any{
 	(AckMode)(0),                       // 0: roquet.v1.AckMode
 	(*NewMessage)(nil),                 // 1: roquet.v1.NewMessage
 	(*Message)(nil),                    // 2: roquet.v1.Message
 	(*PublishRequest)(nil),             // 3: roquet.v1.PublishRequest
-	(*PublishResponse)(nil),            // 4: roquet.v1.PublishResponse
-	(*PublishBatchRequest)(nil),        // 5: roquet.v1.PublishBatchRequest
-	(*PublishBatchResponse)(nil),       // 6: roquet.v1.PublishBatchResponse
-	(*PublishResult)(nil),              // 7: roquet.v1.PublishResult
-	(*PrepareRequest)(nil),             // 8: roquet.v1.PrepareRequest
-	(*CommitTransactionRequest)(nil),   // 9: roquet.v1.CommitTransactionRequest
-	(*RollbackTransactionRequest)(nil), // 10: roquet.v1.RollbackTransactionRequest
-	(*TransactionResponse)(nil),        // 11: roquet.v1.TransactionResponse
-	(*RecallRequest)(nil),              // 12: roquet.v1.RecallRequest
-	(*RecallResponse)(nil),             // 13: roquet.v1.RecallResponse
-	(*ReceiveRequest)(nil),             // 14: roquet.v1.ReceiveRequest
-	(*ReceiveResponse)(nil),            // 15: roquet.v1.ReceiveResponse
-	(*StreamRequest)(nil),              // 16: roquet.v1.StreamRequest
-	(*AckRequest)(nil),                 // 17: roquet.v1.AckRequest
-	(*NackRequest)(nil),                // 18: roquet.v1.NackRequest
-	(*ExtendRequest)(nil),              // 19: roquet.v1.ExtendRequest
-	(*DeadLetterRequest)(nil),          // 20: roquet.v1.DeadLetterRequest
-	(*SettleResponse)(nil),             // 21: roquet.v1.SettleResponse
-	(*SettleResult)(nil),               // 22: roquet.v1.SettleResult
-	(*BrowseQueueRequest)(nil),         // 23: roquet.v1.BrowseQueueRequest
-	(*BrowseResponse)(nil),             // 24: roquet.v1.BrowseResponse
-	(*FindMessagesRequest)(nil),        // 25: roquet.v1.FindMessagesRequest
-	(*FindMessagesResponse)(nil),       // 26: roquet.v1.FindMessagesResponse
-	(*GetMessageRequest)(nil),          // 27: roquet.v1.GetMessageRequest
-	(*TraceMessageRequest)(nil),        // 28: roquet.v1.TraceMessageRequest
-	nil,                                // 29: roquet.v1.NewMessage.PropertiesEntry
-	nil,                                // 30: roquet.v1.Message.PropertiesEntry
-	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 32: google.protobuf.Duration
-	(MessageType)(0),                   // 33: roquet.v1.MessageType
-	(*Error)(nil),                      // 34: roquet.v1.Error
+	(*PublishBatchRequest)(nil),        // 4: roquet.v1.PublishBatchRequest
+	(*PublishBatchResponse)(nil),       // 5: roquet.v1.PublishBatchResponse
+	(*PublishResult)(nil),              // 6: roquet.v1.PublishResult
+	(*PrepareRequest)(nil),             // 7: roquet.v1.PrepareRequest
+	(*CommitTransactionRequest)(nil),   // 8: roquet.v1.CommitTransactionRequest
+	(*RollbackTransactionRequest)(nil), // 9: roquet.v1.RollbackTransactionRequest
+	(*TransactionResponse)(nil),        // 10: roquet.v1.TransactionResponse
+	(*RecallRequest)(nil),              // 11: roquet.v1.RecallRequest
+	(*RecallResponse)(nil),             // 12: roquet.v1.RecallResponse
+	(*ReceiveRequest)(nil),             // 13: roquet.v1.ReceiveRequest
+	(*ReceiveResponse)(nil),            // 14: roquet.v1.ReceiveResponse
+	(*StreamRequest)(nil),              // 15: roquet.v1.StreamRequest
+	(*AckRequest)(nil),                 // 16: roquet.v1.AckRequest
+	(*NackRequest)(nil),                // 17: roquet.v1.NackRequest
+	(*ExtendRequest)(nil),              // 18: roquet.v1.ExtendRequest
+	(*DeadLetterRequest)(nil),          // 19: roquet.v1.DeadLetterRequest
+	(*SettleResponse)(nil),             // 20: roquet.v1.SettleResponse
+	(*SettleResult)(nil),               // 21: roquet.v1.SettleResult
+	(*BrowseQueueRequest)(nil),         // 22: roquet.v1.BrowseQueueRequest
+	(*BrowseResponse)(nil),             // 23: roquet.v1.BrowseResponse
+	(*FindMessagesRequest)(nil),        // 24: roquet.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),       // 25: roquet.v1.FindMessagesResponse
+	(*GetMessageRequest)(nil),          // 26: roquet.v1.GetMessageRequest
+	(*TraceMessageRequest)(nil),        // 27: roquet.v1.TraceMessageRequest
+	nil,                                // 28: roquet.v1.NewMessage.PropertiesEntry
+	nil,                                // 29: roquet.v1.Message.PropertiesEntry
+	(*timestamppb.Timestamp)(nil),      // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 31: google.protobuf.Duration
+	(MessageType)(0),                   // 32: roquet.v1.MessageType
+	(*Error)(nil),                      // 33: roquet.v1.Error
 }
 var file_roquet_v1_message_proto_depIdxs = []int32{
-	31, // 0: roquet.v1.NewMessage.deliver_at:type_name -> google.protobuf.Timestamp
-	32, // 1: roquet.v1.NewMessage.delay:type_name -> google.protobuf.Duration
-	29, // 2: roquet.v1.NewMessage.properties:type_name -> roquet.v1.NewMessage.PropertiesEntry
-	33, // 3: roquet.v1.Message.message_type:type_name -> roquet.v1.MessageType
-	31, // 4: roquet.v1.Message.deliver_at:type_name -> google.protobuf.Timestamp
-	30, // 5: roquet.v1.Message.properties:type_name -> roquet.v1.Message.PropertiesEntry
-	31, // 6: roquet.v1.Message.born:type_name -> google.protobuf.Timestamp
-	31, // 7: roquet.v1.Message.stored:type_name -> google.protobuf.Timestamp
+	30, // 0: roquet.v1.NewMessage.deliver_at:type_name -> google.protobuf.Timestamp
+	31, // 1: roquet.v1.NewMessage.delay:type_name -> google.protobuf.Duration
+	28, // 2: roquet.v1.NewMessage.properties:type_name -> roquet.v1.NewMessage.PropertiesEntry
+	32, // 3: roquet.v1.Message.message_type:type_name -> roquet.v1.MessageType
+	30, // 4: roquet.v1.Message.deliver_at:type_name -> google.protobuf.Timestamp
+	29, // 5: roquet.v1.Message.properties:type_name -> roquet.v1.Message.PropertiesEntry
+	30, // 6: roquet.v1.Message.born:type_name -> google.protobuf.Timestamp
+	30, // 7: roquet.v1.Message.stored:type_name -> google.protobuf.Timestamp
 	1,  // 8: roquet.v1.PublishRequest.message:type_name -> roquet.v1.NewMessage
 	1,  // 9: roquet.v1.PublishBatchRequest.messages:type_name -> roquet.v1.NewMessage
-	7,  // 10: roquet.v1.PublishBatchResponse.results:type_name -> roquet.v1.PublishResult
-	34, // 11: roquet.v1.PublishResult.error:type_name -> roquet.v1.Error
+	6,  // 10: roquet.v1.PublishBatchResponse.results:type_name -> roquet.v1.PublishResult
+	33, // 11: roquet.v1.PublishResult.error:type_name -> roquet.v1.Error
 	1,  // 12: roquet.v1.PrepareRequest.message:type_name -> roquet.v1.NewMessage
-	32, // 13: roquet.v1.ReceiveRequest.wait:type_name -> google.protobuf.Duration
-	32, // 14: roquet.v1.ReceiveRequest.invisible:type_name -> google.protobuf.Duration
+	31, // 13: roquet.v1.ReceiveRequest.wait:type_name -> google.protobuf.Duration
+	31, // 14: roquet.v1.ReceiveRequest.invisible:type_name -> google.protobuf.Duration
 	2,  // 15: roquet.v1.ReceiveResponse.messages:type_name -> roquet.v1.Message
 	0,  // 16: roquet.v1.StreamRequest.ack:type_name -> roquet.v1.AckMode
-	32, // 17: roquet.v1.StreamRequest.invisible:type_name -> google.protobuf.Duration
-	32, // 18: roquet.v1.NackRequest.delay:type_name -> google.protobuf.Duration
-	32, // 19: roquet.v1.ExtendRequest.invisible:type_name -> google.protobuf.Duration
-	22, // 20: roquet.v1.SettleResponse.results:type_name -> roquet.v1.SettleResult
-	34, // 21: roquet.v1.SettleResult.error:type_name -> roquet.v1.Error
+	31, // 17: roquet.v1.StreamRequest.invisible:type_name -> google.protobuf.Duration
+	31, // 18: roquet.v1.NackRequest.delay:type_name -> google.protobuf.Duration
+	31, // 19: roquet.v1.ExtendRequest.invisible:type_name -> google.protobuf.Duration
+	21, // 20: roquet.v1.SettleResponse.results:type_name -> roquet.v1.SettleResult
+	33, // 21: roquet.v1.SettleResult.error:type_name -> roquet.v1.Error
 	2,  // 22: roquet.v1.BrowseResponse.messages:type_name -> roquet.v1.Message
-	31, // 23: roquet.v1.FindMessagesRequest.begin:type_name -> google.protobuf.Timestamp
-	31, // 24: roquet.v1.FindMessagesRequest.end:type_name -> google.protobuf.Timestamp
+	30, // 23: roquet.v1.FindMessagesRequest.begin:type_name -> google.protobuf.Timestamp
+	30, // 24: roquet.v1.FindMessagesRequest.end:type_name -> google.protobuf.Timestamp
 	2,  // 25: roquet.v1.FindMessagesResponse.messages:type_name -> roquet.v1.Message
 	3,  // 26: roquet.v1.MessageService.Publish:input_type -> roquet.v1.PublishRequest
-	5,  // 27: roquet.v1.MessageService.PublishBatch:input_type -> roquet.v1.PublishBatchRequest
-	8,  // 28: roquet.v1.MessageService.Prepare:input_type -> roquet.v1.PrepareRequest
-	9,  // 29: roquet.v1.MessageService.CommitTransaction:input_type -> roquet.v1.CommitTransactionRequest
-	10, // 30: roquet.v1.MessageService.RollbackTransaction:input_type -> roquet.v1.RollbackTransactionRequest
-	12, // 31: roquet.v1.MessageService.Recall:input_type -> roquet.v1.RecallRequest
-	14, // 32: roquet.v1.MessageService.Receive:input_type -> roquet.v1.ReceiveRequest
-	16, // 33: roquet.v1.MessageService.Stream:input_type -> roquet.v1.StreamRequest
-	17, // 34: roquet.v1.MessageService.Ack:input_type -> roquet.v1.AckRequest
-	18, // 35: roquet.v1.MessageService.Nack:input_type -> roquet.v1.NackRequest
-	19, // 36: roquet.v1.MessageService.Extend:input_type -> roquet.v1.ExtendRequest
-	20, // 37: roquet.v1.MessageService.DeadLetter:input_type -> roquet.v1.DeadLetterRequest
-	23, // 38: roquet.v1.MessageService.BrowseQueue:input_type -> roquet.v1.BrowseQueueRequest
-	25, // 39: roquet.v1.MessageService.FindMessages:input_type -> roquet.v1.FindMessagesRequest
-	27, // 40: roquet.v1.MessageService.GetMessage:input_type -> roquet.v1.GetMessageRequest
-	28, // 41: roquet.v1.MessageService.TraceMessage:input_type -> roquet.v1.TraceMessageRequest
-	4,  // 42: roquet.v1.MessageService.Publish:output_type -> roquet.v1.PublishResponse
-	6,  // 43: roquet.v1.MessageService.PublishBatch:output_type -> roquet.v1.PublishBatchResponse
-	4,  // 44: roquet.v1.MessageService.Prepare:output_type -> roquet.v1.PublishResponse
-	11, // 45: roquet.v1.MessageService.CommitTransaction:output_type -> roquet.v1.TransactionResponse
-	11, // 46: roquet.v1.MessageService.RollbackTransaction:output_type -> roquet.v1.TransactionResponse
-	13, // 47: roquet.v1.MessageService.Recall:output_type -> roquet.v1.RecallResponse
-	15, // 48: roquet.v1.MessageService.Receive:output_type -> roquet.v1.ReceiveResponse
+	4,  // 27: roquet.v1.MessageService.PublishBatch:input_type -> roquet.v1.PublishBatchRequest
+	7,  // 28: roquet.v1.MessageService.Prepare:input_type -> roquet.v1.PrepareRequest
+	8,  // 29: roquet.v1.MessageService.CommitTransaction:input_type -> roquet.v1.CommitTransactionRequest
+	9,  // 30: roquet.v1.MessageService.RollbackTransaction:input_type -> roquet.v1.RollbackTransactionRequest
+	11, // 31: roquet.v1.MessageService.Recall:input_type -> roquet.v1.RecallRequest
+	13, // 32: roquet.v1.MessageService.Receive:input_type -> roquet.v1.ReceiveRequest
+	15, // 33: roquet.v1.MessageService.Stream:input_type -> roquet.v1.StreamRequest
+	16, // 34: roquet.v1.MessageService.Ack:input_type -> roquet.v1.AckRequest
+	17, // 35: roquet.v1.MessageService.Nack:input_type -> roquet.v1.NackRequest
+	18, // 36: roquet.v1.MessageService.Extend:input_type -> roquet.v1.ExtendRequest
+	19, // 37: roquet.v1.MessageService.DeadLetter:input_type -> roquet.v1.DeadLetterRequest
+	22, // 38: roquet.v1.MessageService.BrowseQueue:input_type -> roquet.v1.BrowseQueueRequest
+	24, // 39: roquet.v1.MessageService.FindMessages:input_type -> roquet.v1.FindMessagesRequest
+	26, // 40: roquet.v1.MessageService.GetMessage:input_type -> roquet.v1.GetMessageRequest
+	27, // 41: roquet.v1.MessageService.TraceMessage:input_type -> roquet.v1.TraceMessageRequest
+	6,  // 42: roquet.v1.MessageService.Publish:output_type -> roquet.v1.PublishResult
+	5,  // 43: roquet.v1.MessageService.PublishBatch:output_type -> roquet.v1.PublishBatchResponse
+	6,  // 44: roquet.v1.MessageService.Prepare:output_type -> roquet.v1.PublishResult
+	10, // 45: roquet.v1.MessageService.CommitTransaction:output_type -> roquet.v1.TransactionResponse
+	10, // 46: roquet.v1.MessageService.RollbackTransaction:output_type -> roquet.v1.TransactionResponse
+	12, // 47: roquet.v1.MessageService.Recall:output_type -> roquet.v1.RecallResponse
+	14, // 48: roquet.v1.MessageService.Receive:output_type -> roquet.v1.ReceiveResponse
 	2,  // 49: roquet.v1.MessageService.Stream:output_type -> roquet.v1.Message
-	21, // 50: roquet.v1.MessageService.Ack:output_type -> roquet.v1.SettleResponse
-	21, // 51: roquet.v1.MessageService.Nack:output_type -> roquet.v1.SettleResponse
-	21, // 52: roquet.v1.MessageService.Extend:output_type -> roquet.v1.SettleResponse
-	21, // 53: roquet.v1.MessageService.DeadLetter:output_type -> roquet.v1.SettleResponse
-	24, // 54: roquet.v1.MessageService.BrowseQueue:output_type -> roquet.v1.BrowseResponse
-	26, // 55: roquet.v1.MessageService.FindMessages:output_type -> roquet.v1.FindMessagesResponse
+	20, // 50: roquet.v1.MessageService.Ack:output_type -> roquet.v1.SettleResponse
+	20, // 51: roquet.v1.MessageService.Nack:output_type -> roquet.v1.SettleResponse
+	20, // 52: roquet.v1.MessageService.Extend:output_type -> roquet.v1.SettleResponse
+	20, // 53: roquet.v1.MessageService.DeadLetter:output_type -> roquet.v1.SettleResponse
+	23, // 54: roquet.v1.MessageService.BrowseQueue:output_type -> roquet.v1.BrowseResponse
+	25, // 55: roquet.v1.MessageService.FindMessages:output_type -> roquet.v1.FindMessagesResponse
 	2,  // 56: roquet.v1.MessageService.GetMessage:output_type -> roquet.v1.Message
-	26, // 57: roquet.v1.MessageService.TraceMessage:output_type -> roquet.v1.FindMessagesResponse
+	25, // 57: roquet.v1.MessageService.TraceMessage:output_type -> roquet.v1.FindMessagesResponse
 	42, // [42:58] is the sub-list for method output_type
 	26, // [26:42] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
@@ -2436,13 +2355,12 @@ func file_roquet_v1_message_proto_init() {
 		(*Message_Text)(nil),
 		(*Message_Body)(nil),
 	}
-	file_roquet_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
-	file_roquet_v1_message_proto_msgTypes[6].OneofWrappers = []any{}
-	file_roquet_v1_message_proto_msgTypes[13].OneofWrappers = []any{
+	file_roquet_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
+	file_roquet_v1_message_proto_msgTypes[12].OneofWrappers = []any{
 		(*ReceiveRequest_Tag)(nil),
 		(*ReceiveRequest_Sql)(nil),
 	}
-	file_roquet_v1_message_proto_msgTypes[15].OneofWrappers = []any{
+	file_roquet_v1_message_proto_msgTypes[14].OneofWrappers = []any{
 		(*StreamRequest_Tag)(nil),
 		(*StreamRequest_Sql)(nil),
 	}
@@ -2452,7 +2370,7 @@ func file_roquet_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roquet_v1_message_proto_rawDesc), len(file_roquet_v1_message_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

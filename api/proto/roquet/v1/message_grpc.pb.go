@@ -47,12 +47,12 @@ const (
 type MessageServiceClient interface {
 	// Publish stores a message; the answer comes when it is durable. A body of any other type than JSON is the message
 	// itself, with the headers Roquet-Tag, Roquet-Keys, Roquet-Group, Roquet-Delay and Roquet-Property-NAME.
-	Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResponse, error)
+	Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResult, error)
 	// PublishBatch stores messages, each on its own: there is a result for each. As application/x-ndjson the request has a
 	// message a line, and the answer a result a line.
 	PublishBatch(ctx context.Context, in *PublishBatchRequest, opts ...grpc.CallOption) (*PublishBatchResponse, error)
 	// Prepare stores a message that nobody gets before its transaction is committed.
-	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PublishResponse, error)
+	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PublishResult, error)
 	// CommitTransaction delivers a prepared message.
 	CommitTransaction(ctx context.Context, in *CommitTransactionRequest, opts ...grpc.CallOption) (*TransactionResponse, error)
 	// RollbackTransaction drops a prepared message.
@@ -92,9 +92,9 @@ func NewMessageServiceClient(cc grpc.ClientConnInterface) MessageServiceClient {
 	return &messageServiceClient{cc}
 }
 
-func (c *messageServiceClient) Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResponse, error) {
+func (c *messageServiceClient) Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResult, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PublishResponse)
+	out := new(PublishResult)
 	err := c.cc.Invoke(ctx, MessageService_Publish_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -112,9 +112,9 @@ func (c *messageServiceClient) PublishBatch(ctx context.Context, in *PublishBatc
 	return out, nil
 }
 
-func (c *messageServiceClient) Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PublishResponse, error) {
+func (c *messageServiceClient) Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PublishResult, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PublishResponse)
+	out := new(PublishResult)
 	err := c.cc.Invoke(ctx, MessageService_Prepare_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -269,12 +269,12 @@ func (c *messageServiceClient) TraceMessage(ctx context.Context, in *TraceMessag
 type MessageServiceServer interface {
 	// Publish stores a message; the answer comes when it is durable. A body of any other type than JSON is the message
 	// itself, with the headers Roquet-Tag, Roquet-Keys, Roquet-Group, Roquet-Delay and Roquet-Property-NAME.
-	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
+	Publish(context.Context, *PublishRequest) (*PublishResult, error)
 	// PublishBatch stores messages, each on its own: there is a result for each. As application/x-ndjson the request has a
 	// message a line, and the answer a result a line.
 	PublishBatch(context.Context, *PublishBatchRequest) (*PublishBatchResponse, error)
 	// Prepare stores a message that nobody gets before its transaction is committed.
-	Prepare(context.Context, *PrepareRequest) (*PublishResponse, error)
+	Prepare(context.Context, *PrepareRequest) (*PublishResult, error)
 	// CommitTransaction delivers a prepared message.
 	CommitTransaction(context.Context, *CommitTransactionRequest) (*TransactionResponse, error)
 	// RollbackTransaction drops a prepared message.
@@ -314,13 +314,13 @@ type MessageServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedMessageServiceServer struct{}
 
-func (UnimplementedMessageServiceServer) Publish(context.Context, *PublishRequest) (*PublishResponse, error) {
+func (UnimplementedMessageServiceServer) Publish(context.Context, *PublishRequest) (*PublishResult, error) {
 	return nil, status.Error(codes.Unimplemented, "method Publish not implemented")
 }
 func (UnimplementedMessageServiceServer) PublishBatch(context.Context, *PublishBatchRequest) (*PublishBatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PublishBatch not implemented")
 }
-func (UnimplementedMessageServiceServer) Prepare(context.Context, *PrepareRequest) (*PublishResponse, error) {
+func (UnimplementedMessageServiceServer) Prepare(context.Context, *PrepareRequest) (*PublishResult, error) {
 	return nil, status.Error(codes.Unimplemented, "method Prepare not implemented")
 }
 func (UnimplementedMessageServiceServer) CommitTransaction(context.Context, *CommitTransactionRequest) (*TransactionResponse, error) {

@@ -50,7 +50,7 @@ func answers(e *Expression, sets []string) string {
 // TestGolden compares with the original's answers, and the questions with the generator's.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	asked := questionsText()
+	asked := questionsText(t)
 	if *questionsFile != "" {
 		if err := os.WriteFile(*questionsFile, []byte(asked), 0o600); err != nil {
 			t.Fatal(err)

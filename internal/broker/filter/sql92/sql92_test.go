@@ -302,7 +302,7 @@ func TestConcurrentMatches(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	for _, e := range goldenByHand {
+	for _, e := range byHand(f) {
 		f.Add(e, "a\x015\x02b\x01x\x02")
 	}
 	f.Add(usualExpression, usualProperties("7"))

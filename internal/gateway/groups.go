@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// groups is roquet.v1.GroupService.
+type groups struct{ *door }
+
+var _ v1.GroupServiceClient = groups{}
+
+// listGroups returns the groups from one on, count of them at most; count 0: all.
+func (d *door) listGroups(ctx context.Context, from, count int32) (*v1.ListGroupsResponse, error) {
+	h := &protocol.GetAllSubscriptionGroupRequestHeader{GroupSeq: from}
+	if count > 0 {
+		h.MaxGroupNum = protocol.Some(count)
+	}
+	answer, err := d.call(ctx, protocol.GetAllSubscriptionGroupConfig, h, nil)
+	all, err := body[protocol.SubscriptionGroupWrapper](answer, err)
+	if err != nil {
+		return nil, err
+	}
+	out := &v1.ListGroupsResponse{}
+	for _, name := range slices.Sorted(maps.Keys(all.SubscriptionGroupTable)) {
+		cfg := all.SubscriptionGroupTable[name]
+		out.Groups = append(out.Groups, groupOf(&cfg))
+	}
+	if r, ok := answer.Header.(*protocol.GetAllSubscriptionGroupResponseHeader); ok {
+		out.Total = r.TotalGroupNum
+	}
+	out.NextPageToken = nextPage(from, len(out.GetGroups()), out.GetTotal())
+	return out, nil
+}
+
+func groupOf(cfg *protocol.SubscriptionGroupConfig) *v1.Group {
+	return &v1.Group{
+		Name: cfg.GroupName, ConsumeEnabled: cfg.ConsumeEnable, Orderly: cfg.ConsumeMessageOrderly,
+		RetryMaxTimes: cfg.RetryMaxTimes, BroadcastEnabled: cfg.ConsumeBroadcastEnable, Attributes: cfg.Attributes,
+	}
+}
+
+func (g groups) ListGroups(ctx context.Context, in *v1.ListGroupsRequest, _ ...opt) (*v1.ListGroupsResponse, error) {
+	from, count, err := page(in.GetPageSize(), in.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return g.listGroups(ctx, from, count)
+}
+
+func (d *door) groupConfig(ctx context.Context, name string) (*protocol.SubscriptionGroupConfig, error) {
+	h := &protocol.GetSubscriptionGroupConfigRequestHeader{Group: name}
+	return body[protocol.SubscriptionGroupConfig](d.call(ctx, protocol.GetSubscriptionGroupConfig, h, nil))
+}
+
+func (g groups) GetGroup(ctx context.Context, in *v1.GetGroupRequest, _ ...opt) (*v1.Group, error) {
+	cfg, err := g.groupConfig(ctx, in.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	return groupOf(cfg), nil
+}
+
+func (g groups) PutGroup(ctx context.Context, in *v1.PutGroupRequest, _ ...opt) (*v1.Group, error) {
+	cfg, err := g.groupConfig(ctx, in.GetGroup())
+	if isMissing(err, protocol.SubscriptionGroupNotExist) {
+		cfg, err = protocol.DecodeBody[protocol.SubscriptionGroupConfig]([]byte("{}")) // all defaults
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg.GroupName, cfg.Attributes = in.GetGroup(), nil // attributes are changes, and there are none
+	if in.ConsumeEnabled != nil {
+		cfg.ConsumeEnable = in.GetConsumeEnabled()
+	}
+	if in.Orderly != nil {
+		cfg.ConsumeMessageOrderly = in.GetOrderly()
+	}
+	if in.BroadcastEnabled != nil {
+		cfg.ConsumeBroadcastEnable = in.GetBroadcastEnabled()
+	}
+	if in.RetryMaxTimes != nil {
+		cfg.RetryMaxTimes = in.GetRetryMaxTimes()
+	}
+	_, err = g.change(ctx, protocol.UpdateAndCreateSubscriptionGroup, nil, protocol.EncodeBody(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return g.GetGroup(ctx, &v1.GetGroupRequest{Group: in.GetGroup()})
+}
+
+func (g groups) DeleteGroup(
+	ctx context.Context, in *v1.DeleteGroupRequest, _ ...opt,
+) (*v1.DeleteGroupResponse, error) {
+	h := &protocol.DeleteSubscriptionGroupRequestHeader{GroupName: in.GetGroup(), CleanOffset: true}
+	_, err := g.call(ctx, protocol.DeleteSubscriptionGroup, h, nil)
+	return &v1.DeleteGroupResponse{}, err
+}
+
+// GetLag tells how far a group is behind. Its dead letters are not its backlog.
+func (g groups) GetLag(ctx context.Context, in *v1.GetLagRequest, _ ...opt) (*v1.Lag, error) {
+	if _, err := g.groupConfig(ctx, in.GetGroup()); err != nil {
+		return nil, err
+	}
+	h := &protocol.GetConsumeStatsRequestHeader{ConsumerGroup: in.GetGroup(), Topic: in.GetTopic()}
+	stats, err := body[protocol.ConsumeStats](g.call(ctx, protocol.GetConsumeStats, h, nil))
+	if err != nil {
+		return nil, err
+	}
+	out := &v1.Lag{ConsumeRate: stats.ConsumeTPS}
+	for _, q := range slices.SortedFunc(maps.Keys(stats.OffsetTable), protocol.MessageQueue.Compare) {
+		at := stats.OffsetTable[q]
+		if q.Topic == deadPrefix+in.GetGroup() {
+			continue
+		}
+		lag := max(at.BrokerOffset-at.ConsumerOffset, 0)
+		out.Total += lag
+		out.Queues = append(out.Queues, &v1.QueueLag{
+			Topic:          q.Topic,
+			QueueId:        q.QueueID,
+			MaxOffset:      at.BrokerOffset,
+			ConsumerOffset: at.ConsumerOffset,
+			Lag:            lag,
+			LastConsumed:   timeOf(at.LastTimestampMillis),
+		})
+	}
+	return out, nil
+}
+
+// ListGroupClients lists a group's consumers; none when nobody is online.
+func (g groups) ListGroupClients(
+	ctx context.Context, in *v1.ListGroupClientsRequest, _ ...opt,
+) (*v1.ListClientsResponse, error) {
+	h := &protocol.GetConsumerConnectionListRequestHeader{ConsumerGroup: in.GetGroup()}
+	online, err := body[protocol.ConsumerConnection](g.call(ctx, protocol.GetConsumerConnectionList, h, nil))
+	switch {
+	case isMissing(err, protocol.ConsumerNotOnline):
+		return &v1.ListClientsResponse{}, nil
+	case err != nil:
+		return nil, err
+	}
+	out := &v1.ListClientsResponse{}
+	for _, c := range online.ConnectionSet {
+		out.Clients = append(out.Clients, &v1.Client{
+			ClientId: clean(c.ClientID), Address: c.ClientAddr, Language: c.Language.String(), Version: c.Version,
+			Group: in.GetGroup(), Consumer: true,
+		})
+	}
+	return out, nil
+}
+
+// atEnd as a time resets to the end of a queue.
+const atEnd = -1
+
+func (g groups) ResetOffsets(
+	ctx context.Context, in *v1.ResetOffsetsRequest, _ ...opt,
+) (*v1.ResetOffsetsResponse, error) {
+	h := &protocol.ResetOffsetRequestHeader{
+		Group:   in.GetGroup(),
+		Topic:   in.GetTopic(),
+		QueueID: allQueues,
+		IsForce: true,
+	}
+	if in.QueueId != nil {
+		h.QueueID = in.GetQueueId()
+	}
+	switch in.GetTo() {
+	case v1.ResetTarget_EARLIEST:
+	case v1.ResetTarget_LATEST:
+		h.Timestamp = atEnd
+	case v1.ResetTarget_TIMESTAMP:
+		if h.Timestamp = millis(in.GetTimestamp(), atEnd); h.Timestamp < 0 {
+			return nil, badRequest("timestamp is missing, or before 1970")
+		}
+	case v1.ResetTarget_OFFSET:
+		if in.QueueId == nil || in.GetOffset() < 0 {
+			return nil, refuse(v2.Code_ILLEGAL_OFFSET, "an offset is one of a queue: queueId, and offset from 0 on")
+		}
+		h.Offset = protocol.Some(in.GetOffset())
+	default:
+		return nil, badRequest("to is missing: EARLIEST, LATEST, TIMESTAMP or OFFSET")
+	}
+	reset, err := body[protocol.ResetOffsetBody](g.change(ctx, protocol.InvokeBrokerToResetOffset, h, nil))
+	if err != nil {
+		return nil, err
+	}
+	out := &v1.ResetOffsetsResponse{}
+	for _, q := range slices.SortedFunc(maps.Keys(reset.OffsetTable), protocol.MessageQueue.Compare) {
+		out.Queues = append(out.Queues, &v1.QueueOffset{QueueId: q.QueueID, Offset: reset.OffsetTable[q]})
+	}
+	return out, nil
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
+)
+
+// Bounds of a receive.
+const (
+	maxReceive       = 32
+	maxWait          = 30 * time.Second
+	defaultInvisible = 30 * time.Second
+	leastInvisible   = time.Second
+	mostInvisible    = 12 * time.Hour
+
+	allQueues   int32 = -1
+	initFromMax int32 = 1 // a new group begins with the last message, in a young queue with the first
+)
+
+// duration is one of a request, within bounds.
+func duration(name string, d *durationpb.Duration, none, least, most time.Duration) (time.Duration, error) {
+	if d == nil {
+		return none, nil
+	}
+	if v := d.AsDuration(); d.IsValid() && v >= least && v <= most {
+		return v, nil
+	}
+	return 0, refuse(
+		v2.Code_ILLEGAL_INVISIBLE_TIME,
+		fmt.Sprintf("%s %s, wanted %s to %s", name, d.AsDuration(), least, most),
+	)
+}
+
+// popHeader checks a receive.
+func (d *door) popHeader(in *v1.ReceiveRequest) (*protocol.PopMessageRequestHeader, error) {
+	wait, err := duration("wait", in.GetWait(), 0, 0, maxWait)
+	if err != nil {
+		return nil, err
+	}
+	invisible, err := duration("invisible", in.GetInvisible(), defaultInvisible, leastInvisible, mostInvisible)
+	if err != nil {
+		return nil, err
+	}
+	if n := in.GetMaxMessages(); n < 0 || n > maxReceive {
+		return nil, badRequest(fmt.Sprintf("maxMessages %d, wanted 1 to %d", n, maxReceive))
+	}
+	h := &protocol.PopMessageRequestHeader{
+		ConsumerGroup: in.GetGroup(),
+		Topic:         in.GetTopic(),
+		QueueID:       allQueues,
+		MaxMsgNums:    max(in.GetMaxMessages(), 1),
+		InvisibleTime: invisible.Milliseconds(),
+		PollTime:      wait.Milliseconds(),
+		BornTime:      time.Now().UnixMilli(),
+		InitMode:      initFromMax,
+		ExpType:       protocol.ExpressionTag,
+		Exp:           "*",
+		Order:         protocol.Some(d.cfg.Orderly(in.GetGroup())),
+		AttemptID:     rand.Text(),
+	}
+	if tag := in.GetTag(); tag != "" {
+		h.Exp = tag
+	}
+	if sql := in.GetSql(); sql != "" {
+		h.ExpType, h.Exp = protocol.ExpressionSQL92, sql
+	}
+	return h, nil
+}
+
+// receive asks the broker for messages. None is no error. What a client that is gone would have got is given
+// back.
+func (d *door) receive(ctx context.Context, in *v1.ReceiveRequest) ([]*v1.Message, error) {
+	asked, err := d.popHeader(in)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := d.call(ctx, protocol.PopMessage, asked, nil)
+	switch answer.Code {
+	case protocol.PollingTimeout, protocol.PullNotFound, protocol.NoMessage, protocol.PullRetryImmediately:
+		return nil, nil
+	}
+	if errors.Is(err, errStopping) {
+		return nil, nil
+	}
+	h, ok := answer.Header.(*protocol.PopMessageResponseHeader)
+	if err == nil && !ok {
+		err = errors.New("the broker's answer has no header")
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, err := d.showAll(answer, func(rec message.Record, m *v1.Message) {
+		m.Topic = in.GetTopic()
+		m.ReceiptHandle = (&handle{
+			topic: in.GetTopic(), popTime: h.PopTime, invisible: h.InvisibleTime, revive: h.ReviveQID,
+			broker: d.cfg.BrokerName, queueID: rec.QueueID(), offset: int64(rec.QueueOffset()),
+			logOffset: int64(rec.LogOffset()),
+		}).String()
+	})
+	if gone := ctx.Err(); gone != nil {
+		d.giveBack(ctx, in.GetGroup(), found)
+		return nil, gone
+	}
+	return found, err
+}
+
+func (m messages) Receive(ctx context.Context, in *v1.ReceiveRequest, _ ...opt) (*v1.ReceiveResponse, error) {
+	found, err := m.receive(ctx, in)
+	return &v1.ReceiveResponse{Messages: found}, err
+}
+
+// receiveOne answers with the body of one message and its other parts in headers; JSON is left to the generated
+// code.
+func (d *door) receiveOne(w http.ResponseWriter, r *http.Request) {
+	if !accepts(r, typeRaw) {
+		d.servePlain(w, r)
+		return
+	}
+	body, err := d.readBody(w, r)
+	in := &v1.ReceiveRequest{}
+	if err == nil {
+		err = readJSON(body, in)
+	}
+	in.Group, in.Topic, in.MaxMessages = r.PathValue("group"), r.PathValue("topic"), 1
+	var found []*v1.Message
+	if err == nil {
+		found, err = d.receive(r.Context(), in)
+	}
+	switch {
+	case err != nil:
+		d.fail(w, err)
+	case len(found) == 0:
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		head(w.Header(), found[0])
+		payload := found[0].GetBody()
+		if text := found[0].GetText(); text != "" {
+			payload = []byte(text)
+		}
+		if _, err := w.Write(payload); err != nil {
+			d.giveBack(r.Context(), in.GetGroup(), found)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"os"
+
+	"github.com/roquetmq/roquet/internal/gateway"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// newREST makes the HTTP door over the broker's registry. What a message may be, it asks the gRPC door.
+func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) {
+	groups := s.node.rules.groups
+	return gateway.New(gateway.Config{
+		Rules:        s.grpc,
+		IDs:          message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
+		BrokerName:   s.self.brokerName,
+		MaxBodyBytes: s.node.rules.sender.MaxMessageBytes,
+		Orderly: func(name string) bool {
+			group, ok := groups.Lookup(name)
+			return ok && group.ConsumeMessageOrderly
+		},
+		Ready:  s.ready,
+		Logger: s.log.With(slog.String("component", "http")),
+	}, registry)
+}
