@@ -100,6 +100,7 @@ type Popper struct {
 	holds   *holds
 	alarm   popAlarm
 	shares  snapshot.Map[popKey, *popShare]
+	looks   sync.Pool    // *popLook
 	carried atomic.Int64 // log position in front of which messages are kept as soon as they are received
 
 	gate struct { // of topics and groups that are being deleted
@@ -169,6 +170,7 @@ func (p *Popper) Notify(req *PopRequest) { p.start(req, true) }
 func (p *Popper) start(req *PopRequest, notify bool) {
 	now := time.Now()
 	req.popping = popping{popper: p, held: held{owner: req, peer: req.Peer}, started: now, notify: notify}
+	req.Invisible = min(max(req.Invisible, 0), maxInvisible)
 	if req.Order != Unordered {
 		req.attempt = attemptHash(req.AttemptID)
 	}

@@ -125,7 +125,7 @@ func (p *Popper) tick(s *popShare) {
 // nextLookLocked is when to look again after a look that ended with err.
 func (s *popShare) nextLookLocked(err error) int64 {
 	switch {
-	case s.mu.closed:
+	case s.mu.closed != nil:
 		return never
 	case err != nil || s.mu.broken != nil:
 		return nowMillis() + popRetry.Milliseconds()

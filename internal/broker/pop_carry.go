@@ -24,7 +24,7 @@ func (p *Popper) CarryForward(ctx context.Context, cut message.LogOffset) error 
 		queues := len(s.mu.queues)
 		s.mu.Unlock()
 		if err != nil {
-			if errors.Is(err, ErrTopicNotExist) {
+			if isGone(err) {
 				continue
 			}
 			return fmt.Errorf("carry received messages forward: %w", err)
@@ -84,7 +84,7 @@ func (p *Popper) keep(s *popShare, r popRecord, rec message.Record) error {
 	_, kept := s.mu.kept[r]
 	if err != nil || q == nil || !q.Holds(r.offset) || kept {
 		s.mu.Unlock()
-		if errors.Is(err, ErrTopicNotExist) {
+		if isGone(err) {
 			return nil
 		}
 		return err
@@ -100,4 +100,9 @@ func (p *Popper) keep(s *popShare, r popRecord, rec message.Record) error {
 		return err
 	}
 	return <-done
+}
+
+// isGone tells whether the share is being deleted.
+func isGone(err error) bool {
+	return errors.Is(err, ErrTopicNotExist) || errors.Is(err, ErrGroupNotExist)
 }

@@ -94,7 +94,7 @@ func (p *Popper) spare(s *popShare, d popDead, cause error) {
 // storeDead stores a dead letter. When it returns nil, done was or will be called.
 func (p *Popper) storeDead(s *popShare, d popDead, dlq string, done func(error)) error {
 	w := &store.Write{}
-	rec, err := p.message(s, d.queueID, d.offset)
+	rec, err := p.message(s.key, d.queueID, d.offset)
 	var origin string
 	switch {
 	case err == nil:

@@ -56,9 +56,8 @@ func (p *Popper) peekAt(group, topic string, id int32, room int, found []message
 	if err != nil {
 		return nil, err
 	}
-	s := &popShare{key: popKey{topic, group}}
 	for _, off := range again {
-		rec, err := p.message(s, id, off)
+		rec, err := p.message(popKey{topic, group}, id, off)
 		switch {
 		case err == nil:
 			found = append(found, rec)

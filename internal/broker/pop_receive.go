@@ -24,8 +24,20 @@ type popTake struct {
 	max     message.QueueOffset // of the queue
 }
 
-// room is how much a receive may still take.
+// popLook is the scratch of a receive.
+type popLook struct{ takes []popTake }
+
+// clear lets go of records, so that scratch keeps no part of the log in memory.
+func (l *popLook) clear() {
+	for i := range l.takes {
+		clear(l.takes[i].records)
+	}
+}
+
+// popRoom is how much a receive may still take.
 type popRoom struct{ count, bytes int }
+
+func (r *popRoom) full() bool { return r.count == 0 || r.bytes <= 0 }
 
 // receive looks into the queues in turn and claims what it finds. When found is true and there is no error,
 // the answer comes when the claims are durable; for a Notify nothing is claimed.
@@ -33,6 +45,16 @@ func (p *Popper) receive(req *PopRequest) (found bool, err error) {
 	s := req.share
 	s.turn.Lock()
 	defer s.turn.Unlock()
+	look, _ := p.looks.Get().(*popLook)
+	if look == nil {
+		look = new(popLook)
+	}
+	s.turn.takes = look.takes
+	defer func() {
+		look.takes, s.turn.takes = s.turn.takes, nil
+		look.clear()
+		p.looks.Put(look)
+	}()
 	for range maxRescans {
 		req.seen = s.signals.Load()
 		if err := p.look(req, s); err != nil {
@@ -105,14 +127,14 @@ func (p *Popper) lookAt(req *PopRequest, s *popShare, t *popTake, room *popRoom)
 		return nil
 	}
 	for _, off := range t.plan.Again {
-		if room.count == 0 || room.bytes <= 0 && len(t.ev.Again) > 0 {
+		if room.full() {
 			return nil
 		}
 		if err := p.readAgain(req, s, t, off, room); err != nil {
 			return err
 		}
 	}
-	if t.plan.Blocked || room.count == 0 || room.bytes <= 0 || t.ev.To >= t.max {
+	if t.plan.Blocked || room.full() || t.ev.To >= t.max {
 		return nil
 	}
 	return p.readFresh(req, s, t, room)
@@ -175,7 +197,7 @@ func (s *popShare) beginLocked(id int32, at message.QueueOffset) *pop.Queue {
 		s.mu.queues = append(s.mu.queues, nil)
 	}
 	if s.mu.queues[id] == nil {
-		s.mu.queues[id] = pop.NewQueue(at)
+		s.mu.queues[id] = pop.NewQueue(at, &s.mu.scratch)
 	}
 	return s.mu.queues[id]
 }
@@ -208,12 +230,12 @@ func (p *Popper) maxTimes(group string) int32 {
 }
 
 // message reads a message that was claimed: from its queue, or what was kept of it.
-func (p *Popper) message(s *popShare, id int32, off message.QueueOffset) (message.Record, error) {
-	rec, err := p.store.At(s.key.topic, id, off)
+func (p *Popper) message(of popKey, id int32, off message.QueueOffset) (message.Record, error) {
+	rec, err := p.store.At(of.topic, id, off)
 	if !errors.Is(err, store.ErrNotFound) {
 		return rec, err
 	}
-	key := appendPopKey(nil, popKeptKey, s.key, id, off)
+	key := appendPopKey(nil, popKeptKey, of, id, off)
 	scanErr := p.store.ScanState(message.SpacePop, key, func(_, value []byte) bool {
 		if r := message.Record(value); r.IsWhole() {
 			rec, err = append(message.Record(nil), r...), nil
@@ -232,7 +254,7 @@ func lost(err error) bool {
 // readAgain reads a message that came back. The subscription decides on it as it did the first time.
 func (p *Popper) readAgain(req *PopRequest, s *popShare, t *popTake, off message.QueueOffset, room *popRoom,
 ) error {
-	rec, err := p.message(s, t.queueID, off)
+	rec, err := p.message(s.key, t.queueID, off)
 	switch {
 	case lost(err):
 		p.cfg.Logger.Error("message cannot be handed out again", "topic", s.key.topic, "group", s.key.group,

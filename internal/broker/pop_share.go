@@ -26,6 +26,9 @@ const (
 	popKeptKey = 'm'
 
 	popKeyTail = 4 + 8
+
+	// maxPopScratch bounds the memory that a share keeps for making records.
+	maxPopScratch = 8 << 10
 )
 
 func appendPopPrefix(dst []byte, letter byte, key popKey) []byte {
@@ -69,21 +72,22 @@ func parsePopKey(b []byte) (r popRecord, ok bool) {
 type popShare struct {
 	key popKey
 
-	// turn is held by one receive at a time, also while it reads messages. What it guards is a receive's
-	// scratch.
+	// turn is held by one receive at a time, also while it reads messages.
 	turn struct {
 		sync.Mutex
-		first uint32 // the queue that the next receive looks at first
-		takes []popTake
+		first uint32    // the queue that the next receive looks at first
+		takes []popTake // that receive's scratch
 	}
 	mu struct {
 		sync.Mutex
 		queues []*pop.Queue // by queue id; nil: no receive has looked at it
 		kept   map[popRecord]struct{}
 		broken error // memory is not what is stored; why
-		closed bool  // being deleted
+		closed error // being deleted, or deleted; what to say
 		batch  popBatch
 		refs   popRefs
+
+		scratch pop.Scratch
 	}
 	inFlight atomic.Int32 // writes that are not settled
 	gone     atomic.Bool  // deleted
@@ -142,7 +146,7 @@ func (s *popShare) restoreLocked(r popRecord, value []byte) error {
 	}
 	q := &s.mu.queues[r.queueID]
 	if *q == nil {
-		*q = pop.Restored()
+		*q = pop.Restored(&s.mu.scratch)
 	}
 	if err := (*q).Restore(r.offset, value); err != nil {
 		return fmt.Errorf("topic %s, group %s, queue %d, span %d: %w", r.key.topic, r.key.group, r.queueID,
@@ -180,8 +184,8 @@ func (s *popShare) deadlineLocked() int64 {
 // is stored, once all writes are settled; until then everything is refused as that write was.
 func (p *Popper) usableLocked(s *popShare) error {
 	switch {
-	case s.mu.closed:
-		return &TopicNotExistError{Topic: s.key.topic}
+	case s.mu.closed != nil:
+		return s.mu.closed
 	case s.mu.broken == nil:
 		return nil
 	case s.inFlight.Load() > 0:
@@ -222,8 +226,10 @@ func (p *Popper) obtain(topic, group string) (*popShare, error) {
 	}
 	p.gate.Lock()
 	defer p.gate.Unlock()
-	if p.gate.closing[popKey{topic: topic}]+p.gate.closing[popKey{group: group}] > 0 {
-		return nil, &TopicNotExistError{Topic: strings.Clone(topic)}
+	for _, of := range []popKey{{topic: topic}, {group: group}} {
+		if p.gate.closing[of] > 0 {
+			return nil, of.gone()
+		}
 	}
 	s, _ := p.shares.LoadOrStore(popKey{topic, group}, func() (popKey, *popShare) {
 		s := newPopShare(popKey{strings.Clone(topic), strings.Clone(group)})
@@ -246,18 +252,9 @@ func (p *Popper) forget(of popKey) companion {
 		}
 		shares = append(shares, s)
 		s.mu.Lock()
-		s.mu.closed = true
-		s.keysLocked(keys)
+		s.mu.closed = of.gone()
+		p.keysLocked(s, keys)
 		s.mu.Unlock()
-	}
-	err := p.store.ScanState(message.SpacePop, nil, func(k, _ []byte) bool {
-		if r, ok := parsePopKey(k); ok && (r.key.topic == of.topic || r.key.group == of.group) {
-			keys[string(k)] = struct{}{}
-		}
-		return true
-	})
-	if err != nil {
-		p.cfg.Logger.Error("pop claims cannot be read", "topic", of.topic, "group", of.group, "error", err)
 	}
 	c := companion{settle: func(err error) { p.forgotten(of, shares, err) }}
 	for key := range keys {
@@ -266,8 +263,28 @@ func (p *Popper) forget(of popKey) companion {
 	return c
 }
 
+// gone says that a topic, or a group, is no more.
+func (k popKey) gone() error {
+	if k.topic != "" {
+		return &TopicNotExistError{Topic: strings.Clone(k.topic)}
+	}
+	return &GroupNotExistError{Group: strings.Clone(k.group)}
+}
+
 // keysLocked adds the keys of all records of the share, those on their way too.
-func (s *popShare) keysLocked(keys map[string]struct{}) {
+func (p *Popper) keysLocked(s *popShare, keys map[string]struct{}) {
+	if s.mu.broken != nil { // there may be others than memory has
+		for _, letter := range []byte{popSpanKey, popKeptKey} {
+			err := p.store.ScanState(message.SpacePop, appendPopPrefix(nil, letter, s.key), func(k, _ []byte) bool {
+				keys[string(k)] = struct{}{}
+				return true
+			})
+			if err != nil {
+				p.cfg.Logger.Error("pop claims cannot be read", "topic", s.key.topic, "group", s.key.group,
+					"error", err)
+			}
+		}
+	}
 	for id, q := range s.mu.queues {
 		if q == nil {
 			continue
@@ -285,11 +302,12 @@ func (s *popShare) keysLocked(keys map[string]struct{}) {
 func (p *Popper) forgotten(of popKey, shares []*popShare, err error) {
 	for _, s := range shares {
 		s.mu.Lock()
-		if s.mu.closed = err == nil; err == nil {
+		if err == nil {
 			s.gone.Store(true)
 			p.shares.Delete(s.key)
 			p.alarm.set(s, never)
 		} else {
+			s.mu.closed = nil
 			p.alarm.sooner(s, nowMillis())
 		}
 		s.mu.Unlock()
@@ -316,7 +334,12 @@ type popCut struct {
 	del        bool
 }
 
-func (b *popBatch) begin() { b.buf, b.cuts = b.buf[:0], b.cuts[:0] }
+func (b *popBatch) begin() {
+	if cap(b.buf) > maxPopScratch {
+		b.buf = nil
+	}
+	b.buf, b.cuts = b.buf[:0], b.cuts[:0]
+}
 
 // add adds what an action asks to store.
 func (b *popBatch) add(key popKey, queueID int32, a *pop.Action) {

@@ -113,7 +113,7 @@ type Message struct {
 
 // Client bounds what clients may keep in flight, and how long their state lives.
 type Client struct {
-	SendTimeout      time.Duration // how long a send waits for room before it is refused, default 3 s
+	SendTimeout      time.Duration // how long a send waits for room before it is refused, default 2.5 s (clients wait 3)
 	SendQueueCount   int           // sends in flight, default 10,000
 	SendQueueBytes   int64         // bytes of sends in flight, default 64 MiB
 	PullQueueCount   int           // pulls held or in work, default 100,000
@@ -166,7 +166,7 @@ func New() *Config {
 			TransCheckMax:  15,
 		},
 		Client: Client{
-			SendTimeout: 3 * time.Second, SendQueueCount: 10_000, SendQueueBytes: 64 << 20, PullQueueCount: 100_000,
+			SendTimeout: 2500 * time.Millisecond, SendQueueCount: 10_000, SendQueueBytes: 64 << 20, PullQueueCount: 100_000,
 			ChannelExpiry: 120 * time.Second, RegisterInterval: 30 * time.Second,
 		},
 		Log: Log{Level: "info", Format: "text"},

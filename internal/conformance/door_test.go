@@ -112,7 +112,6 @@ const (
 	badHandle      = "bad receipt handle"
 	badFilter      = "bad filter"
 	badRequest     = "bad request"
-	badName        = "bad name"
 	noTopic        = "no topic"
 	noGroup        = "no group"
 	noTransaction  = "no such transaction"
@@ -148,8 +147,8 @@ var statusKinds = map[v2.Code]string{
 	v2.Code_ILLEGAL_FILTER_EXPRESSION:           badFilter,
 	v2.Code_ILLEGAL_INVISIBLE_TIME:              badRequest,
 	v2.Code_BAD_REQUEST:                         badRequest,
-	v2.Code_ILLEGAL_TOPIC:                       badName,
-	v2.Code_ILLEGAL_CONSUMER_GROUP:              badName,
+	v2.Code_ILLEGAL_TOPIC:                       badRequest,
+	v2.Code_ILLEGAL_CONSUMER_GROUP:              badRequest,
 	v2.Code_TOPIC_NOT_FOUND:                     noTopic,
 	v2.Code_CONSUMER_GROUP_NOT_FOUND:            noGroup,
 	v2.Code_INVALID_TRANSACTION_ID:              noTransaction,

@@ -137,32 +137,38 @@ type arguments struct {
 	props map[string]string // named p.…
 }
 
-func parseArguments(line string) (arguments, error) {
+func parseArguments(line string) arguments {
 	a := arguments{named: map[string]string{}, props: map[string]string{}}
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
-		end := strings.IndexAny(line, " =")
-		if end < 0 || line[end] == ' ' {
-			word, rest, _ := strings.Cut(line, " ")
-			a.words, line = append(a.words, word), rest
+		word, rest := cutWord(line, " =")
+		line = rest
+		if !strings.HasPrefix(line, "=") {
+			a.words = append(a.words, word)
 			continue
 		}
-		name := line[:end]
-		line = line[end+1:]
-		value, rest, _ := strings.Cut(line, " ")
-		if quoted, err := strconv.QuotedPrefix(line); err == nil {
-			rest = line[len(quoted):]
-			if value, err = strconv.Unquote(quoted); err != nil {
-				return a, err
-			}
-		}
-		line = rest
+		name, value := word, ""
+		value, line = cutWord(line[1:], " ")
 		if user, ok := strings.CutPrefix(name, "p."); ok {
 			a.props[user] = value
 		} else {
 			a.named[name] = value
 		}
 	}
-	return a, nil
+	return a
+}
+
+// cutWord cuts off a word, which is in quotes or ends before one of the characters of ends.
+func cutWord(line, ends string) (word, rest string) {
+	if quoted, err := strconv.QuotedPrefix(line); err == nil {
+		if word, err = strconv.Unquote(quoted); err == nil {
+			return word, line[len(quoted):]
+		}
+	}
+	end := strings.IndexAny(line, ends)
+	if end < 0 {
+		end = len(line)
+	}
+	return line[:end], line[end:]
 }
 
 func (a *arguments) number(name string, otherwise int) int {
@@ -200,10 +206,10 @@ func (s *script) real(name string) string { return name + s.suffix }
 
 func (s *script) do(line string) string {
 	name, rest, _ := strings.Cut(line, " ")
-	a, err := parseArguments(rest)
+	a := parseArguments(rest)
 	command := s.commands()[name]
-	if err != nil || command == nil {
-		s.t.Fatalf("%q is no command: %v", line, err)
+	if command == nil {
+		s.t.Fatalf("%q is no command", line)
 	}
 	a.named["command"] = name
 	return command(&a)

@@ -132,6 +132,7 @@ func (d *door) servePlain(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), headerKey{}, r.Header))
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
+	r.Header.Set("Content-Type", typeJSON) // there is one codec for all, and no complaint about what is not looked at
 	d.plain.ServeHTTP(w, r)
 }
 

@@ -180,7 +180,6 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WriteBufferSize(writeBufferBytes),
-		grpc.SharedWriteBuffer(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(

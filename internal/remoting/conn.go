@@ -237,7 +237,7 @@ func (c *Conn) admit(call *Call) {
 		call.Fail(c.tooManyCalls())
 		return
 	}
-	if c.eng.draining.Load() && call.Version > protocol.VersionV5_3_1 {
+	if c.eng.draining.Load() && call.Version > protocol.VersionV5_3_1 && !call.OneWay {
 		call.reg, call.ctx = c.eng.reg, c.eng.ctx
 		call.ctx = call.reg.hooks.before(call.ctx, call)
 		call.Fail(&protocol.Error{Code: protocol.GoAway, Remark: "please go away"})

@@ -141,6 +141,7 @@ func (c *Conn) readFirst() error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ErrSilentFrame
 	}
+	c.state.active.Store(time.Now().UnixNano())
 	return err
 }
 

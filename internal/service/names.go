@@ -59,8 +59,8 @@ func noRoute(topic string) error {
 		Code: protocol.TopicNotExist,
 		Remark: fmt.Sprintf(
 			"No topic route info in name server for the topic: %s. Either it does not exist yet (create it with "+
-				"mqadmin updateTopic, or send to it where autoCreateTopicEnable is true), or its broker has not registered "+
-				"here",
+				"mqadmin updateTopic, or send to it where autoCreateTopicEnable is true), or its broker has not "+
+				"registered here",
 			topic,
 		),
 	}

@@ -34,12 +34,13 @@ const popLate = 500 * time.Millisecond
 // popCall is a receive under way: one allocation holds all that it needs until the answer.
 type popCall struct {
 	broker.PopRequest
+	popper *broker.Popper
 	call   *remoting.Call
 	answer protocol.PopMessageResponseHeader
 }
 
 func (s *popRequests) pop(_ context.Context, c *remoting.Call, h *protocol.PopMessageRequestHeader) {
-	r := &popCall{call: c}
+	r := &popCall{popper: s.popper, call: c}
 	r.Group, r.Topic, r.QueueID, r.MaxCount = h.ConsumerGroup, h.Topic, h.QueueID, int(h.MaxMsgNums)
 	r.Invisible = time.Duration(h.InvisibleTime) * time.Millisecond
 	r.InitMode, r.AttemptID = broker.PopInitMode(h.InitMode), h.AttemptID
@@ -56,15 +57,16 @@ func (s *popRequests) pop(_ context.Context, c *remoting.Call, h *protocol.PopMe
 	s.popper.Pop(&r.PopRequest)
 }
 
-// orderOf is by what messages are kept in order: native consumers own a queue, those of gRPC a message group.
+// orderOf is by what messages are kept in order: native consumers own a queue, those of gRPC and REST a message
+// group.
 func orderOf(c *remoting.Call, ordered bool) broker.PopOrder {
 	switch {
 	case !ordered:
 		return broker.Unordered
-	case c.Protocol == remoting.ProtocolGRPC:
-		return broker.OrderGroup
-	default:
+	case c.Protocol == remoting.ProtocolRemoting:
 		return broker.OrderQueue
+	default:
+		return broker.OrderGroup
 	}
 }
 
@@ -98,6 +100,10 @@ func popDone(req *broker.PopRequest, err error) {
 	}
 	switch result := req.Result(); result.Outcome {
 	case broker.PopFound:
+		if r.call.Done() { // its client left while it waited, or while the claim was stored
+			r.popper.Release(req)
+			return
+		}
 		r.found(result)
 	case broker.PopPollingFull:
 		r.reply(protocol.PollingFull, "")

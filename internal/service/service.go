@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -146,6 +147,9 @@ func (s *Service) assemble(routes []remoting.Route) error {
 	return err
 }
 
+// nobody is a range from which no connection comes: without proxyProtocolEnable no PROXY header is believed.
+var nobody = netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
+
 // listeners are the configured ports. Each serves every protocol; their names say what each is for.
 func (s *Service) listeners() []remoting.Listener {
 	var all []remoting.Listener
@@ -172,6 +176,11 @@ func (s *Service) listeners() []remoting.Listener {
 	for _, extra := range s.cfg.Listen.Extra {
 		addr, advertised, _ := strings.Cut(extra, "=")
 		all = append(all, remoting.Listener{Name: "extra", Addr: addr, Advertised: advertised})
+	}
+	if !s.cfg.Listen.ProxyProtocol {
+		for i := range all {
+			all[i].ProxyFrom = []netip.Prefix{nobody}
+		}
 	}
 	return all
 }

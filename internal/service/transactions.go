@@ -53,7 +53,7 @@ func (s *transactionRequests) resume(
 }
 
 // sendCheck asks a producer what became of its transaction.
-func (s *rules) sendCheck(to broker.Channel, check *broker.TransactionCheck) error {
+func (r *rules) sendCheck(to broker.Channel, check *broker.TransactionCheck) error {
 	caller, ok := to.(remoting.Caller)
 	if !ok {
 		return remoting.ErrConnClosed
@@ -61,7 +61,7 @@ func (s *rules) sendCheck(to broker.Channel, check *broker.TransactionCheck) err
 	return caller.OneWay(protocol.CheckTransactionState, &protocol.CheckTransactionStateRequestHeader{
 		Topic: check.Topic, TranStateTableOffset: int64(check.QueueOffset), CommitLogOffset: int64(check.LogOffset),
 		MsgID: check.UniqueKey, TransactionID: check.UniqueKey, OffsetMsgID: check.OffsetMsgID,
-		BrokerName: s.brokerName,
+		BrokerName: r.brokerName,
 	}, check.Record)
 }
 

@@ -389,7 +389,7 @@ func FuzzDecodeSpan(f *testing.F) {
 // BenchmarkReceiveAck is 32 messages: the core's part of a receive and their acknowledgement, with the
 // records.
 func BenchmarkReceiveAck(b *testing.B) {
-	q := NewQueue(0)
+	q := NewQueue(0, new(Scratch))
 	ev := &Receive{Ask: Ask{MaxCount: 32, MaxTimes: 16}, Invisible: 60_000, Fresh: make([]Fresh, 32)}
 	ack := &Ack{Refs: make([]Ref, 32)}
 	var value []byte

@@ -15,27 +15,55 @@ import (
 // entry is below next; a span is in ripe if one of its entries was visible at the last look, and in deadlines
 // if one will be.
 type Queue struct {
-	next      message.QueueOffset
-	committed message.QueueOffset // as last told by a Commit action
-	spans     []*span
-	ripe      []*span // in order of from
-	deadlines deadlines
-	ripened   []*span // became ripe, or riper, since the last Tick
-	dirty     []*span
-	unread    int              // messages that are not finished
-	keys      map[uint32]int32 // of these, by order key other than 0
+	next       message.QueueOffset
+	committed  message.QueueOffset // as last told by a Commit action
+	spans      []*span
+	ripe       []*span // in order of from
+	deadlines  deadlines
+	ripened    []*span // became ripe, or riper, since the last Tick
+	dirty      []*span
+	unfinished int              // messages that are not finished
+	keys       map[uint32]int32 // of these, by order key other than 0
 
-	held    map[uint32]bool // order keys that nothing can be handed out of; scratch of one Step
-	round   uint32
+	held  map[uint32]bool // order keys that nothing can be handed out of; as of the last look
+	round uint32
+
+	scratch *Scratch
+}
+
+// Scratch is memory that the Queues of one owner share, so that idle ones cost little. Only one of them may
+// step at a time, and the actions of a Step are gone with the next Step of any. The zero Scratch is ready.
+type Scratch struct {
 	actions []Action
+	spare   [][]entry // of spans that are finished
+}
+
+// maxSpare bounds the spare memory of a Scratch.
+const maxSpare = 4
+
+// entries returns memory for n entries.
+func (s *Scratch) entries(n int) []entry {
+	if last := len(s.spare) - 1; last >= 0 && cap(s.spare[last]) >= n {
+		spare := s.spare[last]
+		s.spare = s.spare[:last]
+		return spare
+	}
+	return make([]entry, 0, n)
+}
+
+// release takes memory back.
+func (s *Scratch) release(entries []entry) {
+	if cap(entries) > 0 && len(s.spare) < maxSpare {
+		s.spare = append(s.spare, entries[:0])
+	}
 }
 
 // unknown is the committed offset that nobody was told yet.
 const unknown message.QueueOffset = -1
 
 // NewQueue returns the claims of a group that begins at next. The first Step asks to store where that is.
-func NewQueue(next message.QueueOffset) *Queue {
-	q := &Queue{next: next, committed: unknown}
+func NewQueue(next message.QueueOffset, scratch *Scratch) *Queue {
+	q := &Queue{next: next, committed: unknown, scratch: scratch}
 	q.begin()
 	return q
 }
@@ -48,7 +76,7 @@ func (q *Queue) begin() {
 }
 
 // Restored returns an empty Queue that Restore fills.
-func Restored() *Queue { return &Queue{committed: unknown} }
+func Restored(scratch *Scratch) *Queue { return &Queue{committed: unknown, scratch: scratch} }
 
 // Restore adds the stored span that begins at from; spans come in order. It keeps nothing of value. Errors:
 // *FormatError.
@@ -83,7 +111,7 @@ func (q *Queue) Committed() message.QueueOffset {
 }
 
 // InFlight returns the number of messages that were handed out and are not finished.
-func (q *Queue) InFlight() int { return q.unread }
+func (q *Queue) InFlight() int { return q.unfinished }
 
 // Deadline returns when, in ms, the next message becomes visible to others; math.MaxInt64 when none will. At
 // that time a Tick is due.
@@ -177,17 +205,17 @@ type Action struct {
 func (a *Action) AppendValue(dst []byte) []byte { return a.span.appendValue(dst) }
 
 // Step takes what happened at now, in ms, and returns what must be done. The actions are valid until the next
-// Step.
+// Step of a Queue with the same Scratch.
 func (q *Queue) Step(now int64, ev Event) []Action {
-	q.actions = q.actions[:0]
+	q.scratch.actions = q.scratch.actions[:0]
 	q.round++
 	ev.apply(q, now)
 	q.flush(now)
-	return q.actions
+	return q.scratch.actions
 }
 
 // act adds an action.
-func (q *Queue) act(a Action) { q.actions = append(q.actions, a) }
+func (q *Queue) act(a Action) { q.scratch.actions = append(q.scratch.actions, a) }
 
 // touch notes that the record of s has to be written.
 func (q *Queue) touch(s *span) {
@@ -261,7 +289,10 @@ func (q *Queue) claimed(i int, ref Ref) (*span, int) {
 // finish ends the message at index i of s.
 func (q *Queue) finish(s *span, i int) {
 	e := s.entries[i]
-	s.entries = slices.Delete(s.entries, i, i+1)
+	if s.entries = slices.Delete(s.entries, i, i+1); len(s.entries) == 0 {
+		q.scratch.release(s.entries)
+		s.entries = nil
+	}
 	q.count(e.key, -1)
 	q.touch(s)
 	q.act(Action{Kind: Finished, Offset: e.offset})
@@ -272,14 +303,14 @@ func (q *Queue) finish(s *span, i int) {
 
 // wake asks to wake those who wait, once a Step.
 func (q *Queue) wake() {
-	if n := len(q.actions); n == 0 || q.actions[n-1].Kind != Wake {
+	if n := len(q.scratch.actions); n == 0 || q.scratch.actions[n-1].Kind != Wake {
 		q.act(Action{Kind: Wake})
 	}
 }
 
 // count adds n messages of an order key to those not finished.
 func (q *Queue) count(key uint32, n int32) {
-	q.unread += int(n)
+	q.unfinished += int(n)
 	if key == 0 {
 		return
 	}

@@ -3,8 +3,6 @@
 package pop
 
 import (
-	"slices"
-
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -165,7 +163,7 @@ func (ev *Receive) fresh(q *Queue, now int64) {
 		q.spans = append(q.spans, s)
 	}
 	s.to = to
-	s.entries = slices.Grow(s.entries[:0], n)
+	s.entries = q.scratch.entries(n)
 	c := claim{popTime: now, invisible: ev.Invisible, firstPop: now, attempt: ev.Attempt}
 	for i := range ev.Fresh[:n] {
 		f := &ev.Fresh[i]

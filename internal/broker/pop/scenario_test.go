@@ -33,7 +33,7 @@ type queueOfMessages struct {
 
 func newQueueOfMessages(next message.QueueOffset) *queueOfMessages {
 	return &queueOfMessages{
-		q: NewQueue(next), records: map[message.QueueOffset][]byte{}, maxTimes: NoMaxTimes,
+		q: NewQueue(next, new(Scratch)), records: map[message.QueueOffset][]byte{}, maxTimes: NoMaxTimes,
 		handles: map[string]Ref{},
 	}
 }
@@ -85,7 +85,7 @@ func (w *queueOfMessages) key(off message.QueueOffset) uint32 {
 
 // reopened is the Queue that the stored records make.
 func (w *queueOfMessages) reopened() (*Queue, error) {
-	q := Restored()
+	q := Restored(new(Scratch))
 	for _, from := range slices.Sorted(maps.Keys(w.records)) {
 		if err := q.Restore(from, w.records[from]); err != nil {
 			return nil, err

@@ -105,7 +105,7 @@ func (ev *Tick) apply(q *Queue, now int64) {
 // sift reports whether a visible message of s can be received, and lets die those that had their last
 // delivery.
 func (ev *Tick) sift(q *Queue, s *span, now int64) (alive bool) {
-	before := len(q.actions)
+	before := len(q.scratch.actions)
 	for i := range s.entries {
 		e := &s.entries[i]
 		switch {
@@ -116,7 +116,7 @@ func (ev *Tick) sift(q *Queue, s *span, now int64) (alive bool) {
 			alive = true
 		}
 	}
-	if len(q.actions) > before {
+	if len(q.scratch.actions) > before {
 		q.place(s, now)
 	}
 	return alive
