@@ -5,7 +5,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: check help fmt format vet lint generate-check test build bench crash fuzz clean
+.PHONY: check help fmt format vet lint generate-check proto test build bench crash fuzz clean
 
 check: format vet lint generate-check test ## all that must hold before a commit
 
@@ -24,12 +24,18 @@ vet:
 lint: ## golangci-lint
 	$(TOOL) golangci-lint run ./...
 	$(TOOL) buf lint
+	$(TOOL) buf breaking --against '.git#ref=HEAD'
 
 generate-check: ## generated code is what the generators make today
 	$(GO) run ./internal/protocol/gen -check
-	@dir=$$(mktemp -d) && $(TOOL) buf generate -o "$$dir" && for f in $$(cd "$$dir" && find . -type f); do \
-		cmp -s "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto makes: go tool -modfile=tools/go.mod buf generate"; exit 1; }; \
+	@dir=$$(mktemp -d) && $(MAKE) -s proto PROTO_OUT="$$dir" && for f in $$(cd "$$dir" && find . -type f); do \
+		cmp -s "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto makes: make proto"; exit 1; }; \
 	done; rm -rf "$$dir"
+
+PROTO_OUT := .
+proto: ## api/proto → messages, gRPC, REST gateway, /openapi.json; needs no network but the module proxy
+	$(TOOL) buf generate -o "$(PROTO_OUT)"
+	$(TOOL) buf generate --template buf.gen.openapi.yaml -o "$(PROTO_OUT)"
 
 test: ## all tests with the race detector, house rules (internal/lint) included; then 200 kills under load
 	$(GO) test -race -timeout 20m ./...

@@ -22,7 +22,12 @@ type broker struct {
 	addr string // broker port
 	pids []int  // the first is the broker's
 	stop func()
+
+	offset int // added to every port
 }
+
+// door is the address of another port, given without the offset.
+func (b *broker) door(port int) string { return fmt.Sprintf("127.0.0.1:%d", port+b.offset) }
 
 const portOffset = 1000 // so that both can run at once
 
@@ -37,6 +42,7 @@ func startRoquet(ctx context.Context, o *options, dir string) (*broker, error) {
 		return nil, err
 	}
 	b := &broker{name: "roquet", addr: fmt.Sprintf("127.0.0.1:%d", 10911+portOffset), pids: []int{cmd.Process.Pid}}
+	b.offset = portOffset
 	b.stop = func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

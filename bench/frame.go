@@ -25,7 +25,9 @@ func pullFrame(opaque int32) []byte {
 }
 
 // firstSend sends one message and waits for its answer, for at most ten seconds.
-func firstSend(ctx context.Context, addr string) error {
+func firstSend(ctx context.Context, addr string) error { return firstSendTo(ctx, addr, "first") }
+
+func firstSendTo(ctx context.Context, addr, topic string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -35,7 +37,7 @@ func firstSend(ctx context.Context, addr string) error {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
-	ext := `"a":"bench","b":"first","c":"TBW102","d":"1","e":"0","f":"0","g":"1","h":"0","i":"","j":"0","k":"false","l":"0","m":"false"`
+	ext := `"a":"bench","b":"` + topic + `","c":"TBW102","d":"1","e":"0","f":"0","g":"1","h":"0","i":"","j":"0","k":"false","l":"0","m":"false"`
 	if _, err := conn.Write(frame(310, 1, ext, "hello")); err != nil {
 		return err
 	}

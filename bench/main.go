@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -63,17 +64,25 @@ func run(ctx context.Context, o *options) error {
 	report := newReport(o.json)
 	defer report.print(os.Stdout)
 	for _, flush := range []string{"ASYNC_FLUSH", "SYNC_FLUSH"} {
-		if flush == "SYNC_FLUSH" && !o.peer {
-			break
+		if (flush == "SYNC_FLUSH" && !o.peer) || !slices.ContainsFunc(rows, func(r row) bool { return r.wanted(o, flush) }) {
+			continue
 		}
 		if err := sideBySide(ctx, o, load, flush, report); err != nil {
 			return err
 		}
 	}
+	if err := doors(ctx, o, load, report); err != nil {
+		return err
+	}
 	if strings.Contains("start kill memory connections held", o.only) || o.only == "" {
 		return lifeRows(ctx, o, load, report)
 	}
 	return nil
+}
+
+// wanted tells whether the row is to run with the peer flushing as told.
+func (r *row) wanted(o *options, flush string) bool {
+	return strings.Contains(r.name, o.only) && (flush == "ASYNC_FLUSH" || r.sync)
 }
 
 // sideBySide runs every load row on the peer (flushing as told) and on roquet, in turns.
@@ -95,7 +104,7 @@ func sideBySide(ctx context.Context, o *options, load, flush string, report *rep
 		}
 	}
 	for _, r := range rows {
-		if !strings.Contains(r.name, o.only) || (flush == "SYNC_FLUSH" && !r.sync) {
+		if !r.wanted(o, flush) {
 			continue
 		}
 		for _, b := range []*broker{peer, roquet} {

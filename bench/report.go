@@ -62,7 +62,7 @@ func goalText(r row) string {
 
 // print writes the table: every line of a row is compared with the row's last line of another broker.
 func (p *report) print(w io.Writer) {
-	fmt.Fprintln(w, "| workload | broker | CPU µs/msg | msg/s | p50 ms | p99 ms | p99.9 ms | refused | RSS MB | CPU ratio | goal |")
+	fmt.Fprintln(w, "| workload | broker | CPU µs/msg | msg/s | p50 ms | p99 ms | p99.9 ms | refused | RSS MB | ratio | goal |")
 	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	peer := map[string]line{}
 	for _, l := range p.lines {
@@ -70,7 +70,8 @@ func (p *report) print(w io.Writer) {
 		if l.Broker != "roquet" {
 			peer[l.Row] = l
 		} else if other, ok := peer[l.Row]; ok {
-			ratio = fmt.Sprintf("1/%.1f of %s", other.Result["broker_cpu_us_per_msg"]/l.Result["broker_cpu_us_per_msg"], other.Broker)
+			ratio = fmt.Sprintf("1/%.1f of %s, %.1f × rate", other.Result["broker_cpu_us_per_msg"]/l.Result["broker_cpu_us_per_msg"],
+				other.Broker, l.Result["msgs_per_s"]/other.Result["msgs_per_s"])
 		}
 		if _, load := l.Result["msgs_per_s"]; !load {
 			for unit, v := range l.Result {

@@ -19,7 +19,7 @@
 //
 // Lock order, outer before inner; a lock that is not listed is a leaf, held for a few lines of memory access:
 //
-//	popShare.turn
+//	popShare.turn (one at a time)
 //	table.mu (one in Topics, two in Groups, never two at once)
 //	popShare.mu
 //	offset.Table.mu

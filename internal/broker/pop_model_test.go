@@ -19,16 +19,15 @@ import (
 
 // popFate is what must become of a message that is popped.
 type popFate struct {
-	key      string        // message group
-	acked    bool          // an acknowledgement was answered with success
-	maybe    bool          // one was answered with an error: its message may come or not
-	dead     bool          // in the dead letter topic
-	times    int32         // reconsumeTimes of the last delivery; -1: none yet
-	until    time.Time     // when the last claim ends
-	handle   pop.Handle    // of the last delivery
-	handed   bool          // there is a handle
-	attempts int           // deliveries
-	span     time.Duration // of the last claim
+	key      string     // message group
+	acked    bool       // an acknowledgement was answered with success
+	maybe    bool       // one was answered with an error: its message may come or not
+	dead     bool       // in the dead letter topic
+	times    int32      // reconsumeTimes of the last delivery; -1: none yet
+	until    time.Time  // when the last claim ends
+	handle   pop.Handle // of the last delivery
+	handed   bool       // there is a handle
+	attempts int        // deliveries
 }
 
 // popModel is messages that a group shares, by body, and a broker that keeps failing and dying.

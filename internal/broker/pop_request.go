@@ -220,7 +220,7 @@ func attemptHash(id string) uint64 {
 		return 0
 	}
 	h := fnv.New64a()
-	h.Write([]byte(id)) // never fails
+	_, _ = h.Write([]byte(id)) // it never fails
 	return max(h.Sum64(), 1)
 }
 
@@ -237,7 +237,7 @@ func orderKey(rec message.Record, order PopOrder) uint32 {
 		return 0
 	}
 	h := fnv.New32a()
-	h.Write([]byte(group)) // never fails
+	_, _ = h.Write([]byte(group)) // it never fails
 	return max(h.Sum32(), wholeQueue+1)
 }
 

@@ -50,7 +50,7 @@ func (w *popWorld) start() {
 	synctest.Wait()
 	w.stop = func() {
 		cancel()
-		_ = <-done // it ends without an error
+		<-done // it ends without an error
 	}
 }
 

@@ -329,6 +329,95 @@ func TestC106EachMessageOnce(t *testing.T) {
 	}
 }
 
+// TestC132DeletedAmongReceives: a topic is deleted and created again, over and over, while a group receives and
+// acknowledges. What is sent to the last one comes once, and nothing else does; and so it is after a restart.
+func TestC132DeletedAmongReceives(t *testing.T) {
+	t.Parallel()
+	const rounds, queues, last = 15, 2, 300
+	dir := t.TempDir()
+	d := openPopDisk(t, store.Config{Dir: dir})
+	d.setUp(t, queues)
+	over := make(chan struct{})
+	var g errgroup.Group
+	for c := range 4 {
+		g.Go(func() error {
+			for {
+				select {
+				case <-over:
+					return nil
+				default:
+				}
+				r, err := d.pop(1+c*5, time.Hour, 20*time.Millisecond)
+				if err != nil && !errors.Is(err, ErrTopicNotExist) {
+					return err
+				}
+				for i := range r.Messages {
+					if _, err := d.ack(r.Handle(i)); err != nil && !errors.Is(err, ErrTopicNotExist) {
+						return err
+					}
+				}
+			}
+		})
+	}
+	for range rounds {
+		d.send(t, 0, 200, queues, 20)
+		done := make(chan error, 1)
+		d.topics.Delete("T", func(err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		d.setUp(t, queues)
+	}
+	close(over)
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	d.topics.Delete("T", func(err error) { done <- err })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	d.setUp(t, queues)
+	d.send(t, 1000, last, queues, 20)
+	seen := map[string]int{}
+	drain := func() {
+		for {
+			r, err := d.pop(32, time.Hour, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Outcome != PopFound {
+				return
+			}
+			for i := range r.Messages {
+				seen[string(r.Messages[i].Record.Body()[:8])]++
+			}
+			if len(seen) >= last/2 {
+				return
+			}
+		}
+	}
+	drain()
+	d.stop()
+	d = openPopDisk(t, store.Config{Dir: dir})
+	defer d.stop()
+	for len(seen) < last {
+		before := len(seen)
+		if drain(); len(seen) == before {
+			break
+		}
+	}
+	drain()
+	for i := range last {
+		if body := fmt.Sprintf("%08d", 1000+i); seen[body] != 1 {
+			t.Errorf("%s came %d times", body, seen[body])
+		}
+	}
+	if len(seen) != last {
+		t.Errorf("%d messages came, %d were sent", len(seen), last)
+	}
+}
+
 // BenchmarkPopAck is receives of 32 messages and their acknowledgement, in one request or one by one, by so
 // many consumers that syncs are shared. cpu-us/msg is the CPU time of the process for a message.
 func BenchmarkPopAck(b *testing.B) {

@@ -229,3 +229,54 @@ func TestOrderCountInfo(t *testing.T) {
 		t.Error("reviveQid")
 	}
 }
+
+func TestPopKeys(t *testing.T) {
+	t.Parallel()
+	for _, want := range []popRecord{
+		{popSpanKey, popKey{"T", "g"}, 0, 0}, {popKeptKey, popKey{"%RETRY%a_b", "%|-"}, 65535, 1 << 60},
+	} {
+		key := appendPopKey(nil, want.letter, want.key, want.queueID, want.offset)
+		if got, ok := parsePopKey(key); !ok || got != want {
+			t.Errorf("%q is %+v, %v; want %+v", key, got, ok, want)
+		}
+		for n := range key {
+			if got, ok := parsePopKey(key[:n]); ok && got == want {
+				t.Errorf("%q is taken for %+v", key[:n], got)
+			}
+		}
+	}
+}
+
+// TestDeletionThatFails leaves the claims alone.
+func TestDeletionThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := openPopWorld(t, newMemStore(), nil)
+		w.start()
+		defer func() { w.stop() }()
+		w.topic(t, "T", 1)
+		w.group(t, "g")
+		w.mustSend(t, "T", "hello")
+		got := w.pops()
+		w.settle()
+		h := (<-got).req.Result().Handle(0)
+		for _, broken := range [][2]error{{nil, errors.New("failed")}, {errors.New("refused"), nil}} {
+			w.st.setErrors(broken[0], broken[1])
+			var o, deleted outcome
+			w.topics.Delete("T", o.done)
+			w.groups.DeleteWithOffsets("g", w.offsets, deleted.done)
+			w.settle()
+			o.want(t, 1, false)
+			deleted.want(t, 1, false)
+			w.st.setErrors(nil, nil)
+		}
+		acked := make(chan error, 1)
+		ack := &AckRequest{Group: "g", Topic: "T", Handles: []pop.Handle{h}}
+		ack.Done = func(req *AckRequest, err error) { acked <- errors.Join(append(req.Results, err)...) }
+		w.popper.Ack(ack)
+		w.settle()
+		if err := <-acked; err != nil {
+			t.Error(err)
+		}
+	})
+}

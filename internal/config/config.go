@@ -166,8 +166,12 @@ func New() *Config {
 			TransCheckMax:  15,
 		},
 		Client: Client{
-			SendTimeout: 2500 * time.Millisecond, SendQueueCount: 10_000, SendQueueBytes: 64 << 20, PullQueueCount: 100_000,
-			ChannelExpiry: 120 * time.Second, RegisterInterval: 30 * time.Second,
+			SendTimeout:      2500 * time.Millisecond,
+			SendQueueCount:   10_000,
+			SendQueueBytes:   64 << 20,
+			PullQueueCount:   100_000,
+			ChannelExpiry:    120 * time.Second,
+			RegisterInterval: 30 * time.Second,
 		},
 		Log: Log{Level: "info", Format: "text"},
 	}

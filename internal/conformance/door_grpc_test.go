@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -95,6 +97,9 @@ func (d *grpcDoor) join(group, topic string) error {
 		return err
 	}
 	answer, err := stream.Recv()
+	if status.Code(err) == codes.InvalidArgument { // what cannot be settled ends the stream
+		err = &refusal{badRequest, err.Error()}
+	}
 	if err == nil && answer.GetStatus().GetCode() != v2.Code_OK {
 		err = statusRefusal(answer.GetStatus().GetCode(), answer.GetStatus().GetMessage())
 	}

@@ -188,6 +188,10 @@ type restMessage struct {
 	ReceiptHandle   string            `json:"receiptHandle"`
 }
 
+type restMessages struct {
+	Messages []restMessage `json:"messages"`
+}
+
 func (m *restMessage) received() received {
 	return received{
 		id:      m.MessageID,
@@ -214,9 +218,7 @@ func (d *restDoor) receive(r *receiving) ([]received, error) {
 	if r.sql != "" {
 		o["sql"] = r.sql
 	}
-	answer := struct {
-		Messages []restMessage `json:"messages"`
-	}{}
+	var answer restMessages
 	err := d.call(http.MethodPost, "/groups/"+url.PathEscape(r.group)+"/topics/"+url.PathEscape(r.topic)+
 		"/messages:receive", o, &answer)
 	var all []received

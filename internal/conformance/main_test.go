@@ -13,6 +13,9 @@ import (
 	"go.uber.org/goleak"
 )
 
+// seedFlag repeats a random test.
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: another one each time")
+
 // rewrite makes the tests write what they see into testdata. Read the difference before it is committed.
 var rewrite = flag.Bool("rewrite", false, "write the transcripts of testdata anew")
 

@@ -196,7 +196,7 @@ func (s *script) commands() map[string]func(*arguments) string {
 		"commit": s.settleSent, "rollback": s.settleSent, "recall": s.settleSent,
 		// receive GROUP TOPIC [max=32] [wait=10s] [tag= | sql=]; a message is known by its body from then on.
 		"receive": s.receive,
-		// ack GROUP TOPIC BODY [handle=older|text], nack, extend … by=30s, bury
+		// ack GROUP TOPIC BODY [handle=older|text] [of=GROUP that received it], nack, extend … by=30s, bury
 		"ack": s.settle, "nack": s.settle, "extend": s.settle, "bury": s.settle,
 	}
 }
@@ -334,7 +334,11 @@ func (s *script) receive(a *arguments) string {
 }
 
 func (s *script) settle(a *arguments) string {
-	key := a.words[0] + " " + a.words[2]
+	owner := a.words[0]
+	if a.named["of"] != "" {
+		owner = a.named["of"]
+	}
+	key := owner + " " + a.words[2]
 	all := s.handles[key]
 	if len(all) == 0 {
 		s.t.Fatalf("%s was never received", key)

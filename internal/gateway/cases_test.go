@@ -61,7 +61,11 @@ func TestC018Names(t *testing.T) {
 		if a.want(status); status == http.StatusBadRequest {
 			a.refused(status, "ILLEGAL_TOPIC")
 		}
-		if put := r.do(http.MethodPut, "/v1/topics/"+name, ""); (put.status == http.StatusOK) != (status == http.StatusCreated) {
+		if put := r.do(
+			http.MethodPut,
+			"/v1/topics/"+name,
+			"",
+		); (put.status == http.StatusOK) != (status == http.StatusCreated) {
 			t.Errorf("%s: publish %d, create %d: %s", name, status, put.status, put.body)
 		}
 	}
@@ -83,7 +87,9 @@ func TestC034Properties(t *testing.T) {
 		"location": "Beijing,China", "q": "a=b=c", "spaces": "   ", "emoji": "🚀", "Case": "kept",
 	}
 	properties["empty"] = ""
-	in, _ := json.Marshal(map[string]any{"text": "x", "tag": "red", "keys": []string{"k1", "k2"}, "properties": properties})
+	in, _ := json.Marshal(
+		map[string]any{"text": "x", "tag": "red", "keys": []string{"k1", "k2"}, "properties": properties},
+	)
 	r.post("/v1/topics/t/messages", string(in), asJSON).want(http.StatusCreated)
 	encoded := message.AppendProperty(nil, message.PropertyTags, "red")
 	encoded = message.AppendProperty(encoded, message.PropertyKeys, "k1 k2")
@@ -93,8 +99,17 @@ func TestC034Properties(t *testing.T) {
 	r.call(protocol.SendMessageV2, &protocol.SendMessageRequestHeaderV2{
 		ProducerGroup: "p", Topic: "t", BornTimestamp: 1, Properties: string(encoded),
 	}, []byte("x"))
-	r.post("/v1/topics/t/messages", "x", "Roquet-Tag: red", "Roquet-Keys: k1 k2", "Roquet-Property-location: Beijing,China",
-		"Roquet-Property-q: a=b=c", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").want(http.StatusCreated)
+	r.post(
+		"/v1/topics/t/messages",
+		"x",
+		"Roquet-Tag: red",
+		"Roquet-Keys: k1 k2",
+		"Roquet-Property-location: Beijing,China",
+		"Roquet-Property-q: a=b=c",
+		"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	).want(
+		http.StatusCreated,
+	)
 
 	delete(properties, "empty") // an empty value is dropped, as by all doors
 	all := r.get("/v1/topics/t/queues/0/messages").want(http.StatusOK)
@@ -112,11 +127,17 @@ func TestC034Properties(t *testing.T) {
 			}
 		}
 	}
-	if all.text("messages.2.properties.location") != "Beijing,China" || all.text("messages.2.properties.traceparent")[:2] != "00" {
+	if all.text("messages.2.properties.location") != "Beijing,China" ||
+		all.text("messages.2.properties.traceparent")[:2] != "00" {
 		t.Errorf("headers: %s", all.body)
 	}
 	pull := r.call(protocol.PullMessage, &protocol.PullMessageRequestHeader{
-		ConsumerGroup: "TOOLS_CONSUMER", Topic: "t", MaxMsgNums: 1, SysFlag: 4, Subscription: "*", ExpressionType: "TAG",
+		ConsumerGroup:  "TOOLS_CONSUMER",
+		Topic:          "t",
+		MaxMsgNums:     1,
+		SysFlag:        4,
+		Subscription:   "*",
+		ExpressionType: "TAG",
 	}, nil)
 	stored, err := message.Decode(pull.Body)
 	if err != nil {
@@ -151,12 +172,24 @@ func TestC037TooLarge(t *testing.T) {
 				t.Errorf("the text names no numbers: %s", text)
 			}
 		}
-		line := r.post("/v1/topics/t/messages:batch", string(inJSON), "Content-Type: application/x-ndjson").want(http.StatusOK).lines()
+		line := r.post(
+			"/v1/topics/t/messages:batch",
+			string(inJSON),
+			"Content-Type: application/x-ndjson",
+		).want(
+			http.StatusOK,
+		).lines()
 		if refused := pick(line[0], "error") != nil; refused != (n > limit) {
 			t.Errorf("%d bytes in a batch: %v", n, line)
 		}
 	}
-	r.post("/v1/topics/t/messages", strings.Repeat("x", 300_000)).refused(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+	r.post(
+		"/v1/topics/t/messages",
+		strings.Repeat("x", 300_000),
+	).refused(
+		http.StatusRequestEntityTooLarge,
+		"PAYLOAD_TOO_LARGE",
+	)
 	lines := r.post("/v1/topics/t/messages:batch", "{\"text\":\"a\"}\n\""+strings.Repeat("x", 300_000)+"\"\n{}",
 		"Content-Type: application/x-ndjson").want(http.StatusOK).lines()
 	if len(lines) != 2 || pick(lines[0], "messageId") == nil {
@@ -276,7 +309,11 @@ func TestC198OneErrorForm(t *testing.T) {
 			t.Errorf("content type %q", a.header.Get("Content-Type"))
 		}
 	}
-	checkError(t, r.post("/v1/topics/no/messages:batch", `{"messages":[{"text":"x"}]}`).value("results.0.error"), reason)
+	checkError(
+		t,
+		r.post("/v1/topics/no/messages:batch", `{"messages":[{"text":"x"}]}`).value("results.0.error"),
+		reason,
+	)
 	lines := r.post("/v1/topics/no/messages:batch", `{"text":"x"}`, "Content-Type: application/x-ndjson").lines()
 	checkError(t, pick(lines[0], "error"), reason)
 	r.get("/v1/groups/no").refused(http.StatusNotFound, "CONSUMER_GROUP_NOT_FOUND")
@@ -411,7 +448,13 @@ func TestC201ControlBytes(t *testing.T) {
 	if got := a.text("messages.0.body"); got != "//4=" {
 		t.Errorf("body %q", got)
 	}
-	raw := r.post("/v1/groups/g/topics/t/messages:receive", "", "Accept: application/octet-stream").want(http.StatusOK)
+	raw := r.post(
+		"/v1/groups/g/topics/t/messages:receive",
+		"",
+		"Accept: application/octet-stream",
+	).want(
+		http.StatusOK,
+	)
 	if string(raw.body) != "\xff\xfe" || raw.header.Get("Roquet-Keys") != "" || raw.header.Get("Roquet-Tag") != "" ||
 		raw.header.Get("Injected") != "" || raw.header.Get("Roquet-Property-good") != "fine" {
 		t.Errorf("%q %v", raw.body, raw.header)

@@ -100,20 +100,18 @@ func accepts(r *http.Request, name string) bool {
 // maxBody is the largest body of a request for one message: it may be in base64, with properties around it.
 func (d *door) maxBody() int64 { return int64(d.cfg.MaxBodyBytes())*4/3 + 64<<10 }
 
+// trustedBytes is how much room a body gets because the request says that it is so large.
+const trustedBytes = 64 << 10
+
 // readBody reads a request's body. Error: PAYLOAD_TOO_LARGE.
 func (d *door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := d.maxBody()
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	from := http.MaxBytesReader(w, r.Body, limit)
-	if r.ContentLength < 0 {
-		b, err := io.ReadAll(from)
-		return b, readError(err)
-	}
-	b := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(from, b)
-	return b, readError(err)
+	b := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), trustedBytes)+bytes.MinRead))
+	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	return b.Bytes(), readError(err)
 }
 
 // servePlain serves what is plain JSON.

@@ -154,7 +154,7 @@ func TestRESTDocument(t *testing.T) {
 			if a.status != want {
 				t.Fatalf("%s\nstatus %d, want %d: %s", line, a.status, want, a.body)
 			}
-			if strings.Contains(string(a.body), `"error"`) {
+			if strings.Contains(string(a.body), `"error":{"code"`) {
 				t.Errorf("%s\n%s", line, a.body)
 			}
 			if name != "" {

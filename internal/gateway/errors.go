@@ -78,11 +78,11 @@ func httpStatus(code v2.Code) int {
 		return http.StatusBadRequest
 	case v2.Code_UNSUPPORTED, v2.Code_VERSION_UNSUPPORTED, v2.Code_VERIFY_FIFO_MESSAGE_UNSUPPORTED:
 		return http.StatusNotImplemented
-	case v2.Code_FAILED_TO_CONSUME_MESSAGE:
-		return http.StatusBadGateway
-	default:
-		return int(code) / 100
 	}
+	if code < v2.Code_BAD_REQUEST || code >= v2.Code_FAILED_TO_CONSUME_MESSAGE {
+		return http.StatusInternalServerError
+	}
+	return int(code) / 100
 }
 
 // rpcCodes is the code of google.rpc for each HTTP status.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -20,6 +21,9 @@ type connInfo struct {
 	via    *remoting.Listener // nil in tests that bring their own connections
 	remote netip.AddrPort
 	local  netip.AddrPort // what the client dialled, unless something between translated it
+
+	owes    atomic.Int64 // bytes of requests that are not whole; see meter
+	writing atomic.Int64 // bytes of messages that it was given and has not taken
 }
 
 // ID is the connection's among all peers of the process.
@@ -33,7 +37,10 @@ func (c *connInfo) AuthType() string { return "listener" }
 
 // handshake gives each connection its connInfo. TLS, where there is any, was put on by the listener before:
 // the connections that come here are plain or decrypted already, and grpc-go has nothing to secure.
-type handshake struct{ nextID func() uint64 }
+type handshake struct {
+	nextID func() uint64
+	meter  *meter
+}
 
 var _ credentials.TransportCredentials = (*handshake)(nil)
 
@@ -48,7 +55,7 @@ func (h *handshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	if handed, ok := conn.(interface{ Listener() *remoting.Listener }); ok {
 		info.via = handed.Listener()
 	}
-	return conn, info, nil
+	return newMeteredConn(conn, h.meter, info), info, nil
 }
 
 // Info says that grpc-go does not encrypt.

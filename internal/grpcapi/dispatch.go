@@ -30,43 +30,40 @@ func newWaiter() *waiter {
 	return w
 }
 
-// underWay is a call that was dispatched.
-type underWay struct {
-	call *remoting.Call
-	w    *waiter
-}
-
-// call dispatches a request on behalf of c and waits for the answer, or until ctx is done, or, when the call is
-// one that may be held, until the server stops. The error is ctx's, errStopping or, for an answer of another
-// code than SUCCESS, a *protocol.Error beside the answer.
+// call dispatches a request on behalf of c and waits for the answer, or until ctx is done. The error is ctx's
+// or, for an answer of another code than SUCCESS, a *protocol.Error beside the answer.
 func (a *api) call(
 	ctx context.Context, c *caller, code protocol.Code, h protocol.Header, body []byte,
 ) (remoting.Response, error) {
-	return a.finish(ctx, a.begin(ctx, c, code, h, body))
+	return a.callUntil(ctx, nil, c, code, h, body)
 }
 
-// begin is the first half of call, finish the second; finish must be called once.
-func (a *api) begin(
-	ctx context.Context, c *caller, code protocol.Code, h protocol.Header, body []byte,
-) underWay {
+// callHeld is call for a request that may be held. It ends with errStopping when the server stops meanwhile.
+func (a *api) callHeld(
+	ctx context.Context, c *caller, code protocol.Code, h protocol.Header,
+) (remoting.Response, error) {
+	return a.callUntil(ctx, a.stopping, c, code, h, nil)
+}
+
+// callUntil waits for stop too if it is not nil. Thousands wait at once, and each would take a shared channel's
+// lock.
+func (a *api) callUntil(
+	ctx context.Context, stop <-chan struct{}, c *caller, code protocol.Code, h protocol.Header, body []byte,
+) (remoting.Response, error) {
 	w, ok := a.waiters.Get().(*waiter)
 	if !ok {
 		w = newWaiter()
 	}
 	call := a.newCall(ctx, c, code, h, body, w.done)
 	a.registry.Dispatch(ctx, call)
-	return underWay{call, w}
-}
-
-func (a *api) finish(ctx context.Context, u underWay) (remoting.Response, error) {
-	w := u.w
 	select {
 	case <-w.answered:
 	case <-ctx.Done():
-		u.call.Cancel(ctx.Err())
+		call.Cancel(ctx.Err())
 		<-w.answered
-	case <-a.stopping:
-		endHeld(ctx, u)
+	case <-stop:
+		call.Cancel(errStopping)
+		<-w.answered
 	}
 	answer, err := w.answer, w.err
 	w.answer, w.err = remoting.Response{}, nil
@@ -75,21 +72,6 @@ func (a *api) finish(ctx context.Context, u underWay) (remoting.Response, error)
 		err = &protocol.Error{Code: answer.Code, Remark: answer.Remark}
 	}
 	return answer, err
-}
-
-// endHeld ends a call while the server stops: one that is held at once, another when it is answered.
-func endHeld(ctx context.Context, u underWay) {
-	if u.call.Held() {
-		u.call.Cancel(errStopping)
-		<-u.w.answered
-		return
-	}
-	select {
-	case <-u.w.answered:
-	case <-ctx.Done():
-		u.call.Cancel(ctx.Err())
-		<-u.w.answered
-	}
 }
 
 func (a *api) newCall(

@@ -26,6 +26,7 @@ const (
 // No client uses it, and the original does not implement it.
 func (a *api) PullMessage(req *v2.PullMessageRequest, stream pullStream) error {
 	ctx := stream.Context()
+	a.meter.arrived(ctx, req)
 	c, err := a.caller(ctx)
 	var found []*v2.Message
 	var next int64
@@ -81,7 +82,7 @@ func (a *api) pull(ctx context.Context, c *caller, req *v2.PullMessageRequest) (
 		h.SysFlag |= pullSuspend
 		h.SuspendTimeoutMillis = min(poll, longestPoll).Milliseconds()
 	}
-	answer, err := a.call(ctx, c, protocol.PullMessage, h, nil)
+	answer, err := a.callHeld(ctx, c, protocol.PullMessage, h)
 	next := int64(-1)
 	if header, ok := answer.Header.(*protocol.PullMessageResponseHeader); ok {
 		next = header.NextBeginOffset

@@ -38,6 +38,7 @@ type receiveStream = grpc.ServerStreamingServer[v2.ReceiveMessageResponse]
 // Known differences: a call without deadline is one that waits for ever; a client without settings is told so.
 func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream) error {
 	ctx := stream.Context()
+	a.meter.arrived(ctx, req)
 	c, err := a.caller(ctx)
 	var found []popped
 	if err == nil {
@@ -47,6 +48,9 @@ func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream
 		return gone
 	}
 	r := &receiving{api: a, caller: &c, req: req, stream: stream}
+	size := bytesOf(found)
+	c.conn.writing.Add(size)
+	defer c.conn.writing.Add(-size)
 	if err := r.write(found, err); err != nil {
 		return err
 	}
@@ -60,6 +64,13 @@ type popped struct {
 	record   message.Record
 	handle   receiptHandle
 	attempts int32 // reconsumeTimes where the answer names them, else 0
+}
+
+func bytesOf(found []popped) (n int64) {
+	for i := range found {
+		n += int64(len(found[i].record))
+	}
+	return n
 }
 
 // receive asks the broker for messages.
@@ -77,12 +88,16 @@ func (a *api) receive(ctx context.Context, c *caller, req *v2.ReceiveMessageRequ
 	if err != nil {
 		return nil, err
 	}
+	if n := c.conn.writing.Load(); n > a.cfg.Limits.MaxUntakenBytes {
+		return nil, refuse(v2.Code_TOO_MANY_REQUESTS,
+			fmt.Sprintf("the client has not taken %d bytes of messages, which is over the limit", n))
+	}
 	renewed := req.GetAutoRenew()
 	if n := c.session.receipts.len(); renewed && n+int(header.MaxMsgNums) > a.cfg.Limits.MaxRenewed {
 		return nil, refuse(v2.Code_TOO_MANY_REQUESTS, fmt.Sprintf(
 			"%d messages of this client are not acknowledged, which is the limit", n))
 	}
-	answer, err := a.call(ctx, c, protocol.PopMessage, header, nil)
+	answer, err := a.callHeld(ctx, c, protocol.PopMessage, header)
 	if err != nil {
 		return nil, err
 	}

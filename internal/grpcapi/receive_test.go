@@ -125,8 +125,10 @@ func TestReceive(t *testing.T) {
 		}
 	}
 	h, _ := d.broker.seen(protocol.PopMessage)[0].(*protocol.PopMessageRequestHeader)
-	if h.QueueID != -1 || h.MaxMsgNums != 32 || h.InvisibleTime != 30_000 || h.PollTime != 10_000 || h.InitMode != 1 ||
-		h.Exp != "a || b" || h.ExpType != "TAG" ||
+	if h.QueueID != -1 || h.MaxMsgNums != 32 || h.InvisibleTime != 30_000 || h.PollTime != 10_000 ||
+		h.InitMode != 1 ||
+		h.Exp != "a || b" ||
+		h.ExpType != "TAG" ||
 		h.AttemptID != "attempt" ||
 		h.Order.Or(true) ||
 		h.ConsumerGroup != "g" {

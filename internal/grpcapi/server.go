@@ -80,6 +80,8 @@ type Config struct {
 // Limits bounds what clients may cost. Zero fields take the defaults in parentheses.
 type Limits struct {
 	MaxInboundBytes   int           // one request (130 MiB, as the original)
+	InboundBytes      int64         // requests of all connections that are not whole (512 MiB)
+	MaxUntakenBytes   int64         // messages a connection was given and has not taken (64 MiB)
 	MaxStreamsPerConn uint32        // rpcs under way on a connection (10,000)
 	MaxSessions       int           // clients known at once (200,000)
 	MaxRenewed        int           // messages of one client whose receipts are renewed (20,000)
@@ -94,6 +96,8 @@ type Limits struct {
 
 func (l *Limits) setDefaults() {
 	orDefault(&l.MaxInboundBytes, 130<<20)
+	orDefault(&l.InboundBytes, 512<<20)
+	orDefault(&l.MaxUntakenBytes, 64<<20)
 	orDefault(&l.MaxStreamsPerConn, 10_000)
 	orDefault(&l.MaxSessions, 200_000)
 	orDefault(&l.MaxRenewed, 20_000)
@@ -143,7 +147,8 @@ type api struct {
 	sessions *sessions
 	waiters  sync.Pool     // *waiter
 	stopping chan struct{} // closed when the server begins to stop
-	inFlight atomic.Int64  // rpcs that have an end of their own: all but telemetry streams
+	meter    *meter
+	inFlight atomic.Int64 // rpcs that have an end of their own: all but telemetry streams
 }
 
 // Server is the gRPC door.
@@ -160,7 +165,7 @@ const (
 	writeBufferBytes = 32 << 10 // shared by all connections, held only while something is written
 	maxHeaderBytes   = 64 << 10
 	leastPingGap     = 5 * time.Second // clients ping every 60 s (C++) or 300 s (Java), without rpcs too
-	streamWorkers    = 64
+	streamWorkers    = 256
 	drainTick        = 5 * time.Millisecond // how often the end looks whether rpcs are under way
 )
 
@@ -169,11 +174,14 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	a := &api{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{})}
+	a := &api{
+		cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}),
+		meter: &meter{limit: cfg.Limits.InboundBytes, log: cfg.Logger},
+	}
 	a.sessions = newSessions(a)
 	s := &Server{api: a, listener: remoting.NewConnListener("gRPC")}
 	s.grpc = grpc.NewServer(
-		grpc.Creds(&handshake{nextID: registry.NextPeerID}),
+		grpc.Creds(&handshake{nextID: registry.NextPeerID, meter: a.meter}),
 		grpc.MaxRecvMsgSize(cfg.Limits.MaxInboundBytes),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(cfg.Limits.MaxStreamsPerConn),
@@ -264,6 +272,7 @@ func (a *api) recoverUnary(
 	}()
 	a.inFlight.Add(1)
 	defer a.inFlight.Add(-1)
+	a.meter.arrived(ctx, req)
 	return handler(ctx, req)
 }
 

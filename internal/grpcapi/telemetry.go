@@ -48,6 +48,7 @@ func (a *api) listen(rpc telemetryStream, c *caller, st *stream) error {
 		if err != nil {
 			return err
 		}
+		a.meter.arrived(rpc.Context(), cmd)
 		if c.session != nil {
 			c.session.touch()
 		}
