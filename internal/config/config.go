@@ -113,7 +113,7 @@ type Message struct {
 
 // Client bounds what clients may keep in flight, and how long their state lives.
 type Client struct {
-	SendTimeout      time.Duration // how long a send waits for room before it is refused, default 2.5 s (clients wait 3)
+	SendTimeout      time.Duration // how long a send waits for room, default 2.5 s (clients wait 3)
 	SendQueueCount   int           // sends in flight, default 10,000
 	SendQueueBytes   int64         // bytes of sends in flight, default 64 MiB
 	PullQueueCount   int           // pulls held or in work, default 100,000

@@ -240,7 +240,13 @@ func (r *rest) call(code protocol.Code, h protocol.Header, body []byte) *protoco
 // receive receives by REST.
 func (r *rest) receive(group, topic, body string) *answer {
 	r.t.Helper()
-	return r.post("/v1/groups/"+group+"/topics/"+topic+"/messages:receive", body).want(http.StatusOK)
+	return r.receiveBy(group, topic, body).want(http.StatusOK)
+}
+
+// receiveBy receives, or not.
+func (r *rest) receiveBy(group, topic string, body ...string) *answer {
+	r.t.Helper()
+	return r.post("/v1/groups/"+group+"/topics/"+topic+"/messages:receive", strings.Join(body, ""))
 }
 
 // count is how many messages the topic's queues hold.

@@ -197,6 +197,51 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// Deleting is idempotent, but for what is the server's.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	for range 2 {
+		r.do(http.MethodPut, "/v1/topics/t", "").want(http.StatusOK)
+		r.do(http.MethodPut, "/v1/groups/g", "").want(http.StatusOK)
+		for range 2 {
+			r.do(http.MethodDelete, "/v1/topics/t", "").want(http.StatusOK)
+			r.do(http.MethodDelete, "/v1/groups/g", "").want(http.StatusOK)
+		}
+		r.get("/v1/topics/t").want(http.StatusNotFound)
+		r.get("/v1/groups/g").want(http.StatusNotFound)
+	}
+	r.do(http.MethodDelete, "/v1/topics/TBW102", "").want(http.StatusBadRequest)
+}
+
+// What is exported can be imported.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.do(http.MethodPut, "/v1/topics/t", `{"queues":3,"messageType":"FIFO","permission":"READ"}`).want(http.StatusOK)
+	r.do(
+		http.MethodPut,
+		"/v1/groups/g",
+		`{"orderly":true,"retryMaxTimes":2,"consumeEnabled":false}`,
+	).want(
+		http.StatusOK,
+	)
+	exported := r.get("/v1/definitions").want(http.StatusOK)
+	other := start(t, nil)
+	other.post("/v1/definitions", string(exported.body)).want(http.StatusOK)
+	for _, path := range []string{"/v1/topics/t", "/v1/groups/g"} {
+		var want, got any
+		_ = json.Unmarshal(r.get(path).body, &want)
+		_ = json.Unmarshal(other.get(path).want(http.StatusOK).body, &got)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, was %v", path, got, want)
+		}
+	}
+	if a := other.receiveBy("g", "t"); a.status != http.StatusForbidden {
+		t.Errorf("a group that may not consume: %d %s", a.status, a.body)
+	}
+}
+
 // One message as the body, for scripts.
 func TestReceiveRaw(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ type Rules interface {
 	StatusOf(err error) *v2.Status
 }
 
-// Config is what a Server needs: all of it.
+// Config is what a Server needs.
 type Config struct {
 	Rules        Rules
 	IDs          *message.UniqueIDs // names the messages that are published
@@ -50,7 +50,7 @@ type Config struct {
 	MaxBodyBytes func() int              // the largest message body in force
 	Orderly      func(group string) bool // whether a group receives in order
 	Ready        func() error            // nil, or why clients should not come
-	Logger       *slog.Logger
+	Logger       *slog.Logger            // nil discards
 }
 
 // Server is the HTTP door.
@@ -78,6 +78,9 @@ var openAPI []byte
 
 // New returns a door that dispatches through registry. It serves nothing before Run.
 func New(cfg Config, registry *remoting.Registry) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	d := &door{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}), allow: allowances()}
 	d.plain = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &codec{}),
