@@ -5,6 +5,7 @@ package broker
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -271,7 +272,7 @@ func (c *Clients) joinConsumerLocked(ch Channel, hb *Heartbeat, data *ConsumerDa
 		m.typ = ConsumeType(strings.Clone(string(data.Type)))
 		m.model = MessageModel(strings.Clone(string(data.Model)))
 		m.fromWhere = ConsumeFromWhere(strings.Clone(string(data.FromWhere)))
-		if topicsChanged := group.publish(m); joined || topicsChanged {
+		if topicsChanged := group.publishJoined(m, joined); joined || topicsChanged {
 			c.noticeLocked(group, now, after)
 		}
 	}
@@ -292,12 +293,55 @@ func (g *consumerGroup) publish(newest *member) bool {
 		v.channels = append(v.channels, m.channel)
 		v.clientIDs = append(v.clientIDs, m.clientID)
 	}
-	slices.SortFunc(v.channels, func(a, b Channel) int { return cmp.Compare(a.ID(), b.ID()) })
+	slices.SortFunc(v.channels, byID)
 	slices.Sort(v.clientIDs)
 	v.clientIDs = slices.Compact(v.clientIDs)
 	g.view.Store(v)
 	return old == nil || !sameTopics(old.Subscriptions, v.Subscriptions)
 }
+
+// publishJoined is publish of a member that is new, at the cost of a copy where publish looks at every member.
+func (g *consumerGroup) publishJoined(m *member, joined bool) bool {
+	old := g.view.Load()
+	if !joined || old == nil || len(old.channels) != len(g.members)-1 {
+		return g.publish(m)
+	}
+	v := &ConsumerGroup{
+		Name: g.name, Type: m.typ, Model: m.model, FromWhere: m.fromWhere, Subscriptions: maps.Clone(old.Subscriptions),
+	}
+	at, _ := slices.BinarySearchFunc(old.channels, m.channel, byID)
+	v.channels = slices.Insert(slices.Clone(old.channels), at, m.channel)
+	v.clientIDs = old.clientIDs
+	if at, known := slices.BinarySearch(old.clientIDs, m.clientID); !known {
+		v.clientIDs = slices.Insert(slices.Clone(old.clientIDs), at, m.clientID)
+	}
+	merge(v.Subscriptions, m.subs)
+	g.view.Store(v)
+	return !sameTopics(old.Subscriptions, v.Subscriptions)
+}
+
+// publishLeft is publish after m left, at the cost of a copy unless one of its subscriptions was the group's.
+func (g *consumerGroup) publishLeft(m *member) {
+	old := g.view.Load()
+	whole := old == nil || len(old.channels) != len(g.members)+1 || len(old.clientIDs) != len(old.channels)
+	for topic, sub := range m.subs {
+		whole = whole || old.Subscriptions[topic] == sub
+	}
+	if whole {
+		g.publish(nil)
+		return
+	}
+	v := *old
+	if at, ok := slices.BinarySearchFunc(old.channels, m.channel, byID); ok {
+		v.channels = slices.Delete(slices.Clone(old.channels), at, at+1)
+	}
+	if at, ok := slices.BinarySearch(old.clientIDs, m.clientID); ok {
+		v.clientIDs = slices.Delete(slices.Clone(old.clientIDs), at, at+1)
+	}
+	g.view.Store(&v)
+}
+
+func byID(a, b Channel) int { return cmp.Compare(a.ID(), b.ID()) }
 
 func sameTopics(a, b map[string]*SubscriptionData) bool {
 	if len(a) != len(b) {
@@ -375,7 +419,7 @@ func (c *Clients) leaveConsumerLocked(id uint64, name, why string, now time.Time
 		delete(c.mu.pending, group.name)
 		return
 	}
-	group.publish(nil)
+	group.publishLeft(m)
 	c.noticeLocked(group, now, after)
 }
 

@@ -77,9 +77,10 @@ func (c *Clients) Tick(now time.Time) {
 func (c *Clients) findConflictsLocked(group *consumerGroup, m *member, changed bool, now time.Time,
 	after *effects,
 ) {
-	if len(group.members) < 2 {
-		return
+	if len(group.members) < 2 || !changed && len(group.view.Load().clientIDs) == len(group.members) {
+		return // alone, or nothing new and no client id twice
 	}
+	compared := 0
 	for _, other := range group.members {
 		if other == m {
 			continue
@@ -87,7 +88,7 @@ func (c *Clients) findConflictsLocked(group *consumerGroup, m *member, changed b
 		if other.clientID == m.clientID && m.model != Broadcasting && bothAlive(m, other) {
 			group.warn(conflictKey{kind: ConflictClientID}, m, other, now, after)
 		}
-		if !changed {
+		if compared++; !changed || compared > maxCompared {
 			continue
 		}
 		if other.model != m.model || other.typ != m.typ {
@@ -98,6 +99,10 @@ func (c *Clients) findConflictsLocked(group *consumerGroup, m *member, changed b
 		}
 	}
 }
+
+// maxCompared is with how many others of its group, chosen at random, a member's model and subscriptions are compared: in a
+// large group a misfit meets enough of them all the same.
+const maxCompared = 128
 
 // bothAlive tells two clients from one that came back on a new connection while the old one is not closed
 // yet: the older connection still has heartbeats, or the two have different addresses.

@@ -109,14 +109,19 @@ func (s subscriptions) sameAs(list []SubscriptionData) bool {
 func unite(members map[uint64]*member) subscriptions {
 	union := subscriptions{}
 	for _, m := range members {
-		for topic, sub := range m.subs {
-			if old := union[topic]; old == nil || sub.SubVersion > old.SubVersion ||
-				sub.SubVersion == old.SubVersion && sub.SubString > old.SubString {
-				union[topic] = sub
-			}
-		}
+		merge(union, m.subs)
 	}
 	return union
+}
+
+// merge adds one member's subscriptions to the union of others.
+func merge(union, subs subscriptions) {
+	for topic, sub := range subs {
+		if old := union[topic]; old == nil || sub.SubVersion > old.SubVersion ||
+			sub.SubVersion == old.SubVersion && sub.SubString > old.SubString {
+			union[topic] = sub
+		}
+	}
 }
 
 // ConflictKind is what is wrong among the members of a consumer group.

@@ -42,7 +42,7 @@ type step struct {
 	key     string // what is kept in order: message group or queue
 	seq     int    // of the message in its key, from 0
 	receive int    // of got: which receive; those that began later have higher numbers
-	at      int    // of got: how many steps there were when the receive began
+	at      int    // of acked: how many steps there were; of got: when the receive began
 	pop     int64  // of got, ms: when the answer was there; the server claimed the message before that
 	until   int64  // of got, ms: the claim lasts at least until then
 	attempt int
@@ -59,11 +59,12 @@ func (h *history) receiving() (receive, at int) {
 func (h *history) note(steps ...step) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.steps = append(h.steps, steps...)
-	for i := range steps {
-		if s := &steps[i]; s.kind == acked {
+	for _, s := range steps {
+		if s.kind == acked {
+			s.at = len(h.steps)
 			h.finish[s.key+"/"+strconv.Itoa(s.seq)] = true
 		}
+		h.steps = append(h.steps, s)
 	}
 	h.grown.Broadcast()
 }

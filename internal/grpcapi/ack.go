@@ -32,8 +32,9 @@ func (a *api) AckMessage(ctx context.Context, req *v2.AckMessageRequest) (*v2.Ac
 	results := make([]error, len(entries))
 	a.ackAll(ctx, &c, req, results)
 	answer := &v2.AckMessageResponse{Entries: make([]*v2.AckMessageResultEntry, len(entries))}
+	good := ok()
 	for i, entry := range entries {
-		result := ok()
+		result := good
 		if results[i] != nil {
 			result = statusOf(results[i])
 		}
@@ -58,20 +59,41 @@ func common(entries []*v2.AckMessageResultEntry) *v2.Status {
 
 // ackAll acknowledges the messages of a request with one call, and says in results what came of each.
 func (a *api) ackAll(ctx context.Context, c *caller, req *v2.AckMessageRequest, results []error) {
+	if c.session != nil && c.session.receipts.len() > 0 {
+		a.ackHeld(ctx, c, req, results)
+		return
+	}
+	handles := make([]string, len(results))
+	for i, entry := range req.GetEntries() {
+		handles[i] = entry.GetReceiptHandle()
+	}
+	refused, err := a.ackHandles(ctx, c, req.GetGroup().GetName(), req.GetTopic().GetName(), handles)
+	for i := range results {
+		switch {
+		case err != nil:
+			results[i] = receiptError(err)
+		case refused[i] != nil:
+			results[i] = receiptError(refused[i])
+		}
+	}
+}
+
+// ackHeld is ackAll for a client whose receipts are renewed.
+func (a *api) ackHeld(ctx context.Context, c *caller, req *v2.AckMessageRequest, results []error) {
 	group, topic := req.GetGroup().GetName(), req.GetTopic().GetName()
 	held := make([]heldReceipt, len(results))
 	handles := make([]string, 0, len(results))
-	seen := map[string]bool{}
 	order := inOrder(req.GetEntries())
+	last := ""
 	for _, i := range order {
 		given := req.GetEntries()[i].GetReceiptHandle()
-		if seen[given] {
+		if given == last {
 			results[i] = refuse(v2.Code_INVALID_RECEIPT_HANDLE, "the receipt handle is in the request twice")
 			continue
 		}
-		seen[given] = len(results) > 1
+		last = given
 		if held[i], results[i] = a.hold(ctx, c, group, topic, given); results[i] == nil {
-			handles = append(handles, held[i].handle.text())
+			handles = append(handles, held[i].text())
 		}
 	}
 	refused, err := a.ackHandles(ctx, c, group, topic, handles)
@@ -135,6 +157,14 @@ type heldReceipt struct {
 	given  string
 	key    receiptKey
 	in     *receipts // nil when it is not renewed
+}
+
+// text is the handle that is good now.
+func (r *heldReceipt) text() string {
+	if r.in == nil {
+		return r.given
+	}
+	return r.handle.text()
 }
 
 func (r *heldReceipt) done(over bool) {

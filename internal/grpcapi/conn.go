@@ -24,6 +24,7 @@ type connInfo struct {
 
 	owes    atomic.Int64 // bytes of requests that are not whole; see meter
 	writing atomic.Int64 // bytes of messages that it was given and has not taken
+	out     *corkedWriter
 }
 
 // ID is the connection's among all peers of the process.
@@ -84,5 +85,5 @@ func connOf(ctx context.Context) *connInfo {
 			return info
 		}
 	}
-	return &connInfo{}
+	return &connInfo{out: &corkedWriter{}}
 }

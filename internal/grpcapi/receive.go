@@ -51,6 +51,10 @@ func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream
 	size := bytesOf(found)
 	c.conn.writing.Add(size)
 	defer c.conn.writing.Add(-size)
+	if size <= mostCorked {
+		c.conn.out.cork()
+		defer c.conn.out.uncork()
+	}
 	if err := r.write(found, err); err != nil {
 		return err
 	}

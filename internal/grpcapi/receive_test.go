@@ -36,13 +36,14 @@ func (d *door) gives(popTime time.Time, bodies ...string) {
 	})
 }
 
-// acks makes the broker accept acknowledgements, but for the handles that refused says.
+// acks makes the broker accept acknowledgements, but for handles that are none, are there twice, or that refused names.
 func (d *door) acks(refused ...string) {
 	d.broker.on(protocol.BatchAckMessage, func(c *remoting.Call) {
 		h, _ := c.Header.(*protocol.AckReceiptsRequestHeader)
 		answer := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
 		for i, handle := range h.Handles {
-			if slices.Contains(refused, handle) {
+			_, err := parseHandle(handle)
+			if err != nil || slices.Contains(refused, handle) || slices.Contains(h.Handles[:i], handle) {
 				answer.Refused[i] = &protocol.Error{Code: protocol.NoMessage, Remark: "stale"}
 			}
 		}
