@@ -307,7 +307,11 @@ func (g *consumerGroup) publishJoined(m *member, joined bool) bool {
 		return g.publish(m)
 	}
 	v := &ConsumerGroup{
-		Name: g.name, Type: m.typ, Model: m.model, FromWhere: m.fromWhere, Subscriptions: maps.Clone(old.Subscriptions),
+		Name:          g.name,
+		Type:          m.typ,
+		Model:         m.model,
+		FromWhere:     m.fromWhere,
+		Subscriptions: maps.Clone(old.Subscriptions),
 	}
 	at, _ := slices.BinarySearchFunc(old.channels, m.channel, byID)
 	v.channels = slices.Insert(slices.Clone(old.channels), at, m.channel)

@@ -100,8 +100,8 @@ func (c *Clients) findConflictsLocked(group *consumerGroup, m *member, changed b
 	}
 }
 
-// maxCompared is with how many others of its group, chosen at random, a member's model and subscriptions are compared: in a
-// large group a misfit meets enough of them all the same.
+// maxCompared is with how many others of its group, chosen at random, a member's model and subscriptions are
+// compared: in a large group a misfit meets enough of them all the same.
 const maxCompared = 128
 
 // bothAlive tells two clients from one that came back on a new connection while the old one is not closed

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The view of a group after any series of joins, changed subscriptions, repeated client ids and leaves is the one that
-// looking at every member would make.
+// The view of a group after any series of joins, changed subscriptions, repeated client ids and leaves is the
+// one that looking at every member would make.
 func TestGroupViewFollowsItsMembers(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -5,11 +5,15 @@ package grpcapi
 import (
 	"crypto/md5"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/message"
@@ -18,164 +22,278 @@ import (
 // delivery is what a receive adds to a stored message.
 type delivery struct {
 	topic    *v2.Resource // as the client named it
-	handle   string
-	attempts int32 // reconsumeTimes if over 0, else the record's
+	handle   string       // empty: none
+	attempts int32        // reconsumeTimes if over 0, else the record's
 }
 
-// parcel is a message for a client in one allocation.
-type parcel struct {
-	m            v2.Message
-	system       v2.SystemProperties
-	topic        v2.Resource
-	digest       v2.Digest
-	born, stored timestamppb.Timestamp
-	offset       int64
-	attempt      int32
-}
-
-// delivered makes a client's message of a stored one. What is compressed is inflated, since some clients cannot
-// and others know but one of the four ways that are in use; what cannot be inflated goes out as it is. The
-// message aliases rec. d is nil for a message that is shown and not received. Errors: *message.FormatError.
-// Source: GrpcConverter.java buildMessage.
-// Known difference: the original hands out some of its own properties among the user's.
+// delivered makes a client's message of a stored one; see appendDelivered. d is nil for a message that is shown
+// and not received. Errors: *message.FormatError.
 func delivered(rec message.Record, d *delivery) (*v2.Message, error) {
-	stored, err := message.Decode(rec)
+	encoded, err := appendDelivered(nil, rec, d)
 	if err != nil {
 		return nil, err
 	}
-	p := &parcel{}
-	p.system.MessageType = v2.MessageType_NORMAL
-	p.properties(stored.Properties)
-	p.m.Body, p.system.BodyEncoding = stored.Body, v2.Encoding_IDENTITY
-	if stored.SysFlag&message.SysFlagCompressed != 0 {
-		if plain, ok := inflate(stored.Body, stored.SysFlag); ok {
-			p.m.Body = plain
-		} else {
-			p.system.BodyEncoding = v2.Encoding_GZIP
-		}
-	}
-	p.digest.Type, p.digest.Checksum = v2.DigestType_MD5, md5Text(p.m.Body)
-	setTime(&p.born, stored.BornTimestamp)
-	setTime(&p.stored, stored.StoreTimestamp)
-	p.offset, p.attempt = int64(stored.QueueOffset), stored.ReconsumeTimes
-	p.topic.Name = stored.Topic
-	p.m.Topic = &p.topic
-	sys := &p.system
-	if d != nil {
-		p.m.Topic = d.topic
-		if d.attempts > 0 {
-			p.attempt = d.attempts
-		}
-		sys.ReceiptHandle = &d.handle
-	}
-	p.attempt++
-	sys.BodyDigest, sys.BornTimestamp, sys.StoreTimestamp = &p.digest, &p.born, &p.stored
-	sys.QueueId, sys.QueueOffset, sys.DeliveryAttempt = stored.QueueID, &p.offset, &p.attempt
-	sys.StoreHost = stored.StoreHost.String()
-	if sys.GetBornHost() == "" && stored.BornHost.IsValid() {
-		sys.BornHost = stored.BornHost.Addr().String()
-	}
-	if sys.GetMessageId() == "" {
-		sys.MessageId = message.OffsetMsgID(stored.StoreHost, stored.LogOffset)
-	}
-	p.m.SystemProperties = sys
-	return &p.m, nil
+	m := &v2.Message{}
+	return m, proto.Unmarshal(encoded, m)
 }
 
-// properties takes a message's properties over, into the fields that are for them or among the user's.
+// Field numbers of Message, Resource, SystemProperties, Digest, Timestamp, DeadLetterQueue and map entries.
+const (
+	messageTopic, messageUser, messageSystem, messageBody = 1, 2, 3, 4
+
+	resourceNamespace, resourceName = 1, 2
+	entryKey, entryValue            = 1, 2
+	digestType, digestChecksum      = 1, 2
+	timeSeconds, timeNanos          = 1, 2
+	deadTopic, deadID               = 1, 2
+
+	systemTag, systemKeys, systemID, systemDigest, systemEncoding = 1, 2, 3, 4, 5
+	systemType, systemBorn, systemBornHost, systemStored          = 6, 7, 8, 9
+	systemStoreHost, systemDelivery, systemHandle, systemQueueID  = 10, 11, 12, 13
+	systemOffset, systemAttempt, systemGroup, systemTrace         = 14, 16, 17, 18
+	systemDead, systemLite, systemPriority                        = 20, 21, 22
+)
+
+// parcel is a message that is being encoded.
+type parcel struct {
+	user, system []byte // encoded
+	delivered    bool   // its delivery time is known
+
+	transaction, delayed, grouped, prioritised, lite bool
+
+	id, bornHost, deadTopic, deadID string
+}
+
+// parcels are reused: every message that is delivered needs one.
+var parcels = sync.Pool{New: func() any { return new(parcel) }}
+
+// appendDelivered appends a Message for a client, made of a stored one: straight into its wire form, since this
+// is done for every message. What is compressed is inflated, because some clients cannot and others know but
+// one of the four ways that are in use; what cannot be inflated goes out as it is. Errors:
+// *message.FormatError.
+// Source: GrpcConverter.java buildMessage. Known differences: the original hands out some of its own properties
+// among the user's, and fails with a property that is not UTF-8, which is mended here.
+func appendDelivered(dst []byte, rec message.Record, d *delivery) ([]byte, error) {
+	stored, err := message.Decode(rec)
+	if err != nil {
+		return dst, err
+	}
+	p, ok := parcels.Get().(*parcel)
+	if !ok {
+		p = new(parcel)
+	}
+	defer parcels.Put(p)
+	*p = parcel{user: p.user[:0], system: p.system[:0]}
+	for name, value := range message.Properties(stored.Properties) {
+		p.property(name, value)
+	}
+	body, encoding := stored.Body, v2.Encoding_IDENTITY
+	if stored.SysFlag&message.SysFlagCompressed != 0 {
+		encoding = v2.Encoding_GZIP
+		if plain, ok := inflate(body, stored.SysFlag); ok {
+			body, encoding = plain, v2.Encoding_IDENTITY
+		}
+	}
+	p.rest(&stored, body, encoding, d)
+	name, namespace := stored.Topic, ""
+	if d != nil {
+		name, namespace = d.topic.GetName(), d.topic.GetResourceNamespace()
+	}
+	dst = slices.Grow(dst, len(p.user)+len(p.system)+len(body)+len(name)+len(namespace)+32)
+	dst = protowire.AppendTag(dst, messageTopic, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(sizeOf(namespace)+sizeOf(name)))
+	dst = appendText(dst, resourceNamespace, namespace)
+	dst = appendText(dst, resourceName, name)
+	dst = append(dst, p.user...)
+	dst = protowire.AppendTag(dst, messageSystem, protowire.BytesType)
+	dst = protowire.AppendBytes(dst, p.system)
+	dst = protowire.AppendTag(dst, messageBody, protowire.BytesType)
+	return protowire.AppendBytes(dst, body), nil
+}
+
+// sizeOf is the size of a text field whose number is below 16.
+func sizeOf(text string) int {
+	if text == "" {
+		return 0
+	}
+	return 1 + protowire.SizeBytes(len(text))
+}
+
+// valid is a text as proto3 wants it.
+func valid(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// appendText appends a text field; an empty text is left out.
+func appendText(dst []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	return protowire.AppendString(dst, valid(text))
+}
+
+// appendNumber appends a number field, also when it is 0.
+func appendNumber(dst []byte, field protowire.Number, n int64) []byte {
+	dst = protowire.AppendTag(dst, field, protowire.VarintType)
+	return protowire.AppendVarint(dst, uint64(n))
+}
+
+// appendTime appends a Timestamp.
+func appendTime(dst []byte, field protowire.Number, millis int64) []byte {
+	seconds, nanos := millis/1000, (millis%1000)*int64(time.Millisecond)
+	if nanos < 0 {
+		seconds, nanos = seconds-1, nanos+int64(time.Second)
+	}
+	size := 2 + protowire.SizeVarint(uint64(seconds)) + protowire.SizeVarint(uint64(nanos))
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = appendNumber(dst, timeSeconds, seconds)
+	return appendNumber(dst, timeNanos, nanos)
+}
+
+// appendPair appends a message of two texts, such as a map's entry.
+func appendPair(dst []byte, field, first, second protowire.Number, a, b string) []byte {
+	a, b = valid(a), valid(b)
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(sizeOf(a)+sizeOf(b)))
+	dst = appendText(dst, first, a)
+	return appendText(dst, second, b)
+}
+
+// property takes one of the message's properties over, into the field that is for it or among the user's.
 //
 //lint:long one case a property
-func (p *parcel) properties(encoded string) {
-	sys := &p.system
-	var transaction, delayed, grouped, prioritised, lite bool
-	var originTopic, originID string
-	for name, value := range message.Properties(encoded) {
-		switch name {
-		case message.PropertyTags:
-			sys.Tag = &value
-		case message.PropertyKeys:
-			sys.Keys = strings.Fields(value)
-		case message.PropertyUniqueKey:
-			sys.MessageId = value
-		case message.PropertyTransactionPrepared:
-			transaction = value == "true"
-		case message.PropertyDelayLevel, message.PropertyTimerDelayMillis:
-			delayed = true
-		case message.PropertyTimerDelaySeconds:
-			delayed = true
-			if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-				sys.DeliveryTimestamp = timestamppb.New(time.Now().Add(time.Duration(seconds) * time.Second))
-			}
-		case message.PropertyTimerDeliverMillis:
-			delayed = true
-			if millis, err := strconv.ParseInt(value, 10, 64); err == nil && sys.GetDeliveryTimestamp() == nil {
-				sys.DeliveryTimestamp = timestamppb.New(time.UnixMilli(millis))
-			}
-		case message.PropertyShardingKey:
-			grouped = true
-			sys.MessageGroup = &value
-		case message.PropertyPriority:
-			if n, err := strconv.ParseInt(value, 10, 32); err == nil && n >= 0 {
-				prioritised = true
-				priority := int32(n)
-				sys.Priority = &priority
-			}
-		case message.PropertyLiteTopic:
-			lite = true
-			sys.LiteTopic = &value
-		case message.PropertyTraceContext:
-			sys.TraceContext = &value
-		case message.PropertyBornHost:
-			sys.BornHost = value
-		case message.PropertyDLQOriginTopic:
-			originTopic = value
-		case message.PropertyDLQOriginMessageID:
-			originID = value
-		default:
-			p.user(name, value)
+func (p *parcel) property(name, value string) {
+	switch name {
+	case message.PropertyTags:
+		p.system = appendText(p.system, systemTag, value)
+	case message.PropertyKeys:
+		for key := range strings.FieldsSeq(value) {
+			p.system = appendText(p.system, systemKeys, key)
+		}
+	case message.PropertyUniqueKey:
+		p.id = value
+	case message.PropertyTransactionPrepared:
+		p.transaction = value == "true"
+	case message.PropertyDelayLevel, message.PropertyTimerDelayMillis:
+		p.delayed = true
+	case message.PropertyTimerDelaySeconds:
+		p.delayed = true
+		if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
+			p.delivery(time.Now().UnixMilli() + seconds*1000)
+		}
+	case message.PropertyTimerDeliverMillis:
+		p.delayed = true
+		if millis, err := strconv.ParseInt(value, 10, 64); err == nil && millis >= 0 {
+			p.delivery(millis)
+		}
+	case message.PropertyShardingKey:
+		p.grouped = true
+		p.system = appendText(p.system, systemGroup, value)
+	case message.PropertyPriority:
+		if n, err := strconv.ParseInt(value, 10, 32); err == nil && n >= 0 {
+			p.prioritised = true
+			p.system = appendNumber(p.system, systemPriority, n)
+		}
+	case message.PropertyLiteTopic:
+		p.lite = true
+		p.system = appendText(p.system, systemLite, value)
+	case message.PropertyTraceContext:
+		p.system = appendText(p.system, systemTrace, value)
+	case message.PropertyBornHost:
+		p.bornHost = value
+	case message.PropertyDLQOriginTopic:
+		p.deadTopic = value
+	case message.PropertyDLQOriginMessageID:
+		p.deadID = value
+	default:
+		if !internal(name) {
+			p.user = appendPair(p.user, messageUser, entryKey, entryValue, name, value)
 		}
 	}
+}
+
+// delivery appends the delivery time. The first property that says when decides.
+func (p *parcel) delivery(millis int64) {
+	if !p.delivered {
+		p.delivered = true
+		p.system = appendTime(p.system, systemDelivery, millis)
+	}
+}
+
+// rest appends the system properties that are not properties of the stored message.
+func (p *parcel) rest(stored *message.Message, body []byte, encoding v2.Encoding, d *delivery) {
+	if p.id == "" {
+		p.id = message.OffsetMsgID(stored.StoreHost, stored.LogOffset)
+	}
+	if p.bornHost == "" && stored.BornHost.IsValid() {
+		p.bornHost = stored.BornHost.Addr().String()
+	}
+	dst := appendText(p.system, systemID, p.id)
+	dst = appendDigest(dst, body)
+	dst = appendNumber(dst, systemEncoding, int64(encoding))
+	dst = appendNumber(dst, systemType, int64(p.typ()))
+	dst = appendTime(dst, systemBorn, stored.BornTimestamp)
+	dst = appendText(dst, systemBornHost, p.bornHost)
+	dst = appendTime(dst, systemStored, stored.StoreTimestamp)
+	dst = protowire.AppendTag(dst, systemStoreHost, protowire.BytesType)
+	var host [64]byte
+	dst = protowire.AppendBytes(dst, stored.StoreHost.AppendTo(host[:0]))
+	attempts := stored.ReconsumeTimes
+	if d != nil {
+		dst = appendText(dst, systemHandle, d.handle)
+		if d.attempts > 0 {
+			attempts = d.attempts
+		}
+	}
+	dst = appendNumber(dst, systemQueueID, int64(stored.QueueID))
+	dst = appendNumber(dst, systemOffset, int64(stored.QueueOffset))
+	dst = appendNumber(dst, systemAttempt, int64(attempts)+1)
+	if p.deadTopic != "" && p.deadID != "" {
+		dst = appendPair(dst, systemDead, deadTopic, deadID, p.deadTopic, p.deadID)
+	}
+	p.system = dst
+}
+
+// typ is the message's type, as its properties say.
+func (p *parcel) typ() v2.MessageType {
 	switch {
-	case transaction:
-		sys.MessageType = v2.MessageType_TRANSACTION
-	case delayed:
-		sys.MessageType = v2.MessageType_DELAY
-	case grouped:
-		sys.MessageType = v2.MessageType_FIFO
-	case prioritised:
-		sys.MessageType = v2.MessageType_PRIORITY
-	case lite:
-		sys.MessageType = v2.MessageType_LITE
-	}
-	if originTopic != "" && originID != "" {
-		sys.DeadLetterQueue = &v2.DeadLetterQueue{Topic: originTopic, MessageId: originID}
+	case p.transaction:
+		return v2.MessageType_TRANSACTION
+	case p.delayed:
+		return v2.MessageType_DELAY
+	case p.grouped:
+		return v2.MessageType_FIFO
+	case p.prioritised:
+		return v2.MessageType_PRIORITY
+	case p.lite:
+		return v2.MessageType_LITE
+	default:
+		return v2.MessageType_NORMAL
 	}
 }
 
-func (p *parcel) user(name, value string) {
-	if internal(name) {
-		return
-	}
-	if p.m.UserProperties == nil {
-		p.m.UserProperties = make(map[string]string, 4)
-	}
-	p.m.UserProperties[name] = value
-}
+// digestBytes is the size of an encoded digest: a type, and 32 characters.
+const digestBytes = 2 + 2 + 2*md5.Size
 
-func setTime(t *timestamppb.Timestamp, millis int64) {
-	t.Seconds = millis / 1000
-	t.Nanos = int32(millis%1000) * int32(time.Millisecond)
-}
-
-// md5Text is the digest as clients compare it: upper-case hexadecimal.
-func md5Text(body []byte) string {
+// appendDigest appends the MD5 of the body as clients compare it: upper-case hexadecimal.
+func appendDigest(dst, body []byte) []byte {
+	dst = protowire.AppendTag(dst, systemDigest, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, digestBytes)
+	dst = appendNumber(dst, digestType, int64(v2.DigestType_MD5))
+	dst = protowire.AppendTag(dst, digestChecksum, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, 2*md5.Size)
 	sum := md5.Sum(body)
-	var text [2 * md5.Size]byte
-	hex.Encode(text[:], sum[:])
-	for i, c := range text {
+	start := len(dst)
+	dst = hex.AppendEncode(dst, sum[:])
+	for i, c := range dst[start:] {
 		if c >= 'a' {
-			text[i] = c - ('a' - 'A')
+			dst[start+i] = c - ('a' - 'A')
 		}
 	}
-	return string(text[:])
+	return dst
 }

@@ -9,15 +9,16 @@ import (
 
 const (
 	corkBytes = 64 << 10 // how much is gathered at most
-	// mostCorked is the size of the messages up to which an answer is gathered: grpc-go queues 64 KiB for a stream, what
-	// encoding adds included, before it makes a sender wait, and who corks must not wait for the client.
+	// mostCorked is the size of the messages up to which an answer is gathered: grpc-go queues 64 KiB for a
+	// stream, what encoding adds included, before it makes a sender wait, and who corks must not wait for the
+	// client.
 	mostCorked = 32 << 10
 )
 
-// corkedWriter gathers what is written while it is corked. grpc-go's writer runs beside the handler that sends message
-// after message, finds one or two of them at a time, and makes a system call for those; gathered, an answer of 32
-// messages takes two or three. Whoever corks does not wait for the client before it uncorks. Safe for concurrent use; the
-// zero value is for rpcs without a connection.
+// corkedWriter gathers what is written while it is corked. grpc-go's writer runs beside the handler that sends
+// message after message, finds one or two of them at a time, and makes a system call for those; gathered, an
+// answer of 32 messages takes two or three. Whoever corks does not wait for the client before it uncorks. Safe
+// for concurrent use; the zero value is for rpcs without a connection.
 type corkedWriter struct {
 	to io.Writer
 	mu struct {

@@ -36,7 +36,8 @@ func (d *door) gives(popTime time.Time, bodies ...string) {
 	})
 }
 
-// acks makes the broker accept acknowledgements, but for handles that are none, are there twice, or that refused names.
+// acks makes the broker accept acknowledgements, but for handles that are none, are there twice, or that
+// refused names.
 func (d *door) acks(refused ...string) {
 	d.broker.on(protocol.BatchAckMessage, func(c *remoting.Call) {
 		h, _ := c.Header.(*protocol.AckReceiptsRequestHeader)

@@ -50,7 +50,12 @@ func TestBrokerRegistersWithSeveralNameServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []*wire{n1, n2} {
-		n.refused(protocol.TopicNotExist, protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequestHeader{Topic: "t"}, nil)
+		n.refused(
+			protocol.TopicNotExist,
+			protocol.GetRouteInfoByTopic,
+			&protocol.GetRouteInfoRequestHeader{Topic: "t"},
+			nil,
+		)
 	}
 }
 
