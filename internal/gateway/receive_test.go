@@ -273,7 +273,8 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	r.do(http.MethodPut, "/v1/topics/t", "").want(http.StatusOK)
-	for accept, prefix := range map[string]string{"*/*": "", "text/event-stream": "data: "} {
+	for _, form := range [][2]string{{"*/*", ""}, {"text/event-stream", "data: "}} {
+		accept, prefix := form[0], form[1]
 		group := fmt.Sprintf("g%d", len(accept))
 		ctx, leave := context.WithCancel(t.Context())
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet,

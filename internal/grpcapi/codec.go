@@ -16,37 +16,44 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
-// encoded is an answer in its wire form. Marshal gives it to grpc-go, which releases it.
-type encoded struct{ bytes *[]byte }
+// encoded is an answer in its wire form, in one piece or two that nobody changes any more.
+type encoded struct{ head, body []byte }
 
 // Marshal encodes v.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if e, ok := v.(encoded); ok {
-		return mem.BufferSlice{mem.NewBuffer(e.bytes, mem.DefaultBufferPool())}, nil
+	e, ok := v.(encoded)
+	switch {
+	case !ok:
+		return c.CodecV2.Marshal(v)
+	case e.body == nil:
+		return mem.BufferSlice{mem.SliceBuffer(e.head)}, nil
 	}
-	return c.CodecV2.Marshal(v)
+	return mem.BufferSlice{mem.SliceBuffer(e.head), mem.SliceBuffer(e.body)}, nil
 }
 
-// receivedMessage is the field of ReceiveMessageResponse that holds a message.
-const receivedMessage = 2
-
-// answerHeadBytes is room for the field's tag and length.
-const answerHeadBytes = 1 + 5
+const (
+	receivedMessage = 2     // the field of ReceiveMessageResponse that holds a message
+	answerHeadBytes = 1 + 5 // room for its tag and length
+	// copiedBytes is the size up to which a body is copied behind the rest; a larger one is a piece of its own.
+	copiedBytes = 1 << 10
+	// otherBytes is about what is encoded besides the body.
+	otherBytes = 448
+)
 
 // encodeReceived is a ReceiveMessageResponse with the message.
 func encodeReceived(rec message.Record, d *delivery) (encoded, error) {
-	pool := mem.DefaultBufferPool()
-	buf := pool.Get(len(rec) + len(d.handle) + 256)
-	body, err := appendDelivered((*buf)[:answerHeadBytes], rec, d)
+	dst := make([]byte, answerHeadBytes, answerHeadBytes+otherBytes+min(len(rec), copiedBytes))
+	dst, body, err := appendDelivered(dst, rec, d)
 	if err != nil {
-		pool.Put(buf)
 		return encoded{}, err
 	}
-	// The length is known now; it goes before the message, right-aligned, and what is before that is cut off.
-	size := len(body) - answerHeadBytes
-	start := answerHeadBytes - 1 - protowire.SizeVarint(uint64(size))
-	head := protowire.AppendTag(body[:start], receivedMessage, protowire.BytesType)
-	protowire.AppendVarint(head, uint64(size))
-	*buf = body[start:]
-	return encoded{buf}, nil
+	// The length is known now: it goes right before the message, and what is before that is cut off.
+	size := uint64(len(dst) - answerHeadBytes + len(body))
+	start := answerHeadBytes - 1 - protowire.SizeVarint(size)
+	head := protowire.AppendTag(dst[:start], receivedMessage, protowire.BytesType)
+	protowire.AppendVarint(head, size)
+	if len(body) <= copiedBytes {
+		return encoded{head: append(dst, body...)[start:]}, nil
+	}
+	return encoded{head: dst[start:], body: body}, nil
 }

@@ -29,12 +29,12 @@ type delivery struct {
 // delivered makes a client's message of a stored one; see appendDelivered. d is nil for a message that is shown
 // and not received. Errors: *message.FormatError.
 func delivered(rec message.Record, d *delivery) (*v2.Message, error) {
-	encoded, err := appendDelivered(nil, rec, d)
+	encoded, body, err := appendDelivered(nil, rec, d)
 	if err != nil {
 		return nil, err
 	}
 	m := &v2.Message{}
-	return m, proto.Unmarshal(encoded, m)
+	return m, proto.Unmarshal(append(encoded, body...), m)
 }
 
 // Field numbers of Message, Resource, SystemProperties, Digest, Timestamp, DeadLetterQueue and map entries.
@@ -73,10 +73,10 @@ var parcels = sync.Pool{New: func() any { return new(parcel) }}
 // *message.FormatError.
 // Source: GrpcConverter.java buildMessage. Known differences: the original hands out some of its own properties
 // among the user's, and fails with a property that is not UTF-8, which is mended here.
-func appendDelivered(dst []byte, rec message.Record, d *delivery) ([]byte, error) {
+func appendDelivered(dst []byte, rec message.Record, d *delivery) (encoded, body []byte, err error) {
 	stored, err := message.Decode(rec)
 	if err != nil {
-		return dst, err
+		return dst, nil, err
 	}
 	p, ok := parcels.Get().(*parcel)
 	if !ok {
@@ -87,7 +87,8 @@ func appendDelivered(dst []byte, rec message.Record, d *delivery) ([]byte, error
 	for name, value := range message.Properties(stored.Properties) {
 		p.property(name, value)
 	}
-	body, encoding := stored.Body, v2.Encoding_IDENTITY
+	body = stored.Body
+	encoding := v2.Encoding_IDENTITY
 	if stored.SysFlag&message.SysFlagCompressed != 0 {
 		encoding = v2.Encoding_GZIP
 		if plain, ok := inflate(body, stored.SysFlag); ok {
@@ -99,7 +100,7 @@ func appendDelivered(dst []byte, rec message.Record, d *delivery) ([]byte, error
 	if d != nil {
 		name, namespace = d.topic.GetName(), d.topic.GetResourceNamespace()
 	}
-	dst = slices.Grow(dst, len(p.user)+len(p.system)+len(body)+len(name)+len(namespace)+32)
+	dst = slices.Grow(dst, len(p.user)+len(p.system)+len(name)+len(namespace)+32)
 	dst = protowire.AppendTag(dst, messageTopic, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(sizeOf(namespace)+sizeOf(name)))
 	dst = appendText(dst, resourceNamespace, namespace)
@@ -108,7 +109,7 @@ func appendDelivered(dst []byte, rec message.Record, d *delivery) ([]byte, error
 	dst = protowire.AppendTag(dst, messageSystem, protowire.BytesType)
 	dst = protowire.AppendBytes(dst, p.system)
 	dst = protowire.AppendTag(dst, messageBody, protowire.BytesType)
-	return protowire.AppendBytes(dst, body), nil
+	return protowire.AppendVarint(dst, uint64(len(body))), body, nil
 }
 
 // sizeOf is the size of a text field whose number is below 16.

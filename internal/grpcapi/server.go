@@ -189,6 +189,7 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WriteBufferSize(writeBufferBytes),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(
 			keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true},
