@@ -205,28 +205,58 @@ func TestEncodeReceived(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SampledFrom([]string{
-			"TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "TRACE_CONTEXT", "color", "größe", "TIMER_DELIVER_MS", "_SYS_MSG_PRIORITY_",
-			"DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__BORNHOST", "__LITE_TOPIC", "CLUSTER", "\xff\xfe", "TRAN_MSG", "DELAY",
+			"TAGS",
+			"KEYS",
+			"UNIQ_KEY",
+			"__SHARDINGKEY",
+			"TRACE_CONTEXT",
+			"color",
+			"größe",
+			"TIMER_DELIVER_MS",
+			"_SYS_MSG_PRIORITY_",
+			"DLQ_ORIGIN_TOPIC",
+			"DLQ_ORIGIN_MESSAGE_ID",
+			"__BORNHOST",
+			"__LITE_TOPIC",
+			"CLUSTER",
+			"\xff\xfe",
+			"TRAN_MSG",
+			"DELAY",
 		})
 		var encodedProps []byte
 		for _, name := range rapid.SliceOfDistinct(names, func(s string) string { return s }).Draw(t, "names") {
 			value := rapid.OneOf(
-				rapid.StringMatching(`[a-z0-9 ]{1,20}`), rapid.SampledFrom([]string{"1", "1700000000001", "a\xffb", "日本"}),
+				rapid.StringMatching(
+					`[a-z0-9 ]{1,20}`,
+				),
+				rapid.SampledFrom([]string{"1", "1700000000001", "a\xffb", "日本"}),
 			).Draw(t, "value")
 			encodedProps = message.AppendProperty(encodedProps, name, value)
 		}
 		m := message.Message{
-			Topic: "topic", QueueID: rapid.Int32Range(0, 70_000).Draw(t, "queue"),
+			Topic:          "topic",
+			QueueID:        rapid.Int32Range(0, 70_000).Draw(t, "queue"),
 			QueueOffset:    message.QueueOffset(rapid.Int64Min(0).Draw(t, "offset")),
 			ReconsumeTimes: rapid.Int32Range(0, 1000).Draw(t, "times"),
-			BornTimestamp:  rapid.Int64Range(-5, 4_000_000_000_000).Draw(t, "born"), StoreTimestamp: 1_700_000_000_456,
-			BornHost: mustAddr("10.0.0.1:5000"), StoreHost: mustAddr("[2001:db8::1]:10911"),
-			Body:       []byte(rapid.StringN(0, 3000, -1).Draw(t, "body")),
-			Properties: string(encodedProps),
+			BornTimestamp: rapid.Int64Range(
+				-5,
+				4_000_000_000_000,
+			).Draw(
+				t,
+				"born",
+			),
+			StoreTimestamp: 1_700_000_000_456,
+			BornHost:       mustAddr("10.0.0.1:5000"),
+			StoreHost:      mustAddr("[2001:db8::1]:10911"),
+			Body:           []byte(rapid.StringN(0, 3000, -1).Draw(t, "body")),
+			Properties:     string(encodedProps),
 		}
 		rec := m.AppendTo(nil)
 		d := &delivery{
-			topic:    &v2.Resource{ResourceNamespace: rapid.SampledFrom([]string{"", "ns"}).Draw(t, "namespace"), Name: "topic"},
+			topic: &v2.Resource{
+				ResourceNamespace: rapid.SampledFrom([]string{"", "ns"}).Draw(t, "namespace"),
+				Name:              "topic",
+			},
 			handle:   rapid.StringMatching(`[0-9 ]{0,90}`).Draw(t, "handle"),
 			attempts: rapid.Int32Range(0, 5).Draw(t, "attempts"),
 		}
@@ -254,7 +284,8 @@ func TestEncodeReceived(t *testing.T) {
 		if err := proto.Unmarshal(again, &other); err != nil || !proto.Equal(got.GetMessage(), &other) {
 			t.Fatalf("got  %v\nwant %v, %v", &got, &other, err)
 		}
-		if len(other.ProtoReflect().GetUnknown()) > 0 || len(other.GetSystemProperties().ProtoReflect().GetUnknown()) > 0 {
+		if len(other.ProtoReflect().GetUnknown()) > 0 ||
+			len(other.GetSystemProperties().ProtoReflect().GetUnknown()) > 0 {
 			t.Fatalf("unknown fields: %v", &other)
 		}
 		if at := other.GetSystemProperties().GetBornTimestamp().AsTime().UnixMilli(); at != m.BornTimestamp {
