@@ -192,15 +192,6 @@ func (m *received) text(known func(id string) string) string {
 	return strings.Join(out, " ")
 }
 
-// queueOf spreads message groups over queues as a client's selector may.
-func queueOf(group string, queues int32) int32 {
-	var h uint32
-	for _, c := range []byte(group) {
-		h = h*31 + uint32(c)
-	}
-	return int32(h % uint32(queues))
-}
-
 // newID makes ids of messages whose doors leave that to the client.
 type newID struct {
 	prefix string

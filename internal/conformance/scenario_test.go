@@ -146,7 +146,8 @@ func parseArguments(line string) arguments {
 			a.words = append(a.words, word)
 			continue
 		}
-		name, value := word, ""
+		var value string
+		name := word
 		value, line = cutWord(line[1:], " ")
 		if user, ok := strings.CutPrefix(name, "p."); ok {
 			a.props[user] = value

@@ -44,7 +44,7 @@ func newService(port, dir string) (*service.Service, error) {
 	cfg.Listen = config.Listen{
 		BindAddress: "127.0.0.1", BrokerPort: n, MaxConns: 1000, MaxConnsPerIP: 1000, IdleTimeout: time.Minute,
 	}
-	var log io.Writer = io.Discard
+	log := io.Discard
 	if os.Getenv("ROQUET_CONFORMANCE_LOG") != "" {
 		log = os.Stderr
 	}
@@ -136,6 +136,18 @@ func (s *server) kill() {
 	_ = s.cmd.Process.Kill() // it may have ended by itself, which Wait tells
 	if err := s.cmd.Wait(); err != nil && !strings.Contains(err.Error(), "killed") {
 		s.t.Errorf("the server ended by itself: %v\n%s", err, s.said)
+	}
+	s.admin.Close()
+}
+
+// stop ends the process as its operator would.
+func (s *server) stop() {
+	s.t.Helper()
+	if err := s.stdin.Close(); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("the server did not stop well: %v\n%s", err, s.said)
 	}
 	s.admin.Close()
 }
