@@ -140,18 +140,6 @@ func (s *server) kill() {
 	s.admin.Close()
 }
 
-// stop ends the process as its operator would.
-func (s *server) stop() {
-	s.t.Helper()
-	if err := s.stdin.Close(); err != nil {
-		s.t.Error(err)
-	}
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("the server did not stop well: %v\n%s", err, s.said)
-	}
-	s.admin.Close()
-}
-
 func (s *server) connect() {
 	s.t.Helper()
 	s.admin = dial(s.t, s.addr)
