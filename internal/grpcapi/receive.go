@@ -291,8 +291,8 @@ func (r *receiving) write(found []popped, err error) error {
 	return nil
 }
 
-// encode encodes all messages before the first is sent: each send wakes grpc-go's writer if it finds nothing more to do,
-// and waking costs more than writing.
+// encode encodes all messages before the first is sent: a send wakes grpc-go's writer when that has nothing more to
+// do, and waking costs more than writing.
 func (r *receiving) encode(found []popped) ([]encoded, error) {
 	answers := make([]encoded, len(found))
 	d := delivery{topic: r.req.GetMessageQueue().GetTopic()}

@@ -105,8 +105,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	var upkeep, accepting sync.WaitGroup
 	upkeep.Go(func() { s.eng.wheel.run(upkeepCtx) })
 	upkeep.Go(func() { s.janitor(upkeepCtx) })
-	for i := range s.listeners {
-		accepting.Go(func() { s.accept(ctx, s.sockets[i], s.listeners[i]) })
+	for i, socket := range s.sockets { // not in the goroutine: closeSockets may come first
+		accepting.Go(func() { s.accept(ctx, socket, s.listeners[i]) })
 	}
 	<-ctx.Done()
 	s.closeSockets()

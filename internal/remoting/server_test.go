@@ -371,3 +371,11 @@ func TestConnectionLimits(t *testing.T) {
 		t.Error(h.log.String())
 	}
 }
+
+// A server that is stopped as it begins to serve ends well: its sockets may be closed before anybody accepts on them.
+func TestServeEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		start(t, nil).end(t)
+	}
+}

@@ -258,10 +258,10 @@ func endWith(fail context.CancelCauseFunc, err error) error {
 func (s *Service) serve(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	var g errgroup.Group
+	var g, registering errgroup.Group
 	if s.registrar != nil {
 		s.registrar.registerLocal(s.node.rules.topics.All(), true)
-		g.Go(func() error { return s.registrar.run(ctx) })
+		registering.Go(func() error { return s.registrar.run(ctx) })
 	}
 	g.Go(func() error { return s.server.Serve(serving) })
 	if s.grpc != nil {
@@ -273,6 +273,7 @@ func (s *Service) serve(ctx context.Context) error {
 	s.log.Info("stopping", "cause", context.Cause(ctx))
 	s.stopping.Store(true)
 	if s.registrar != nil {
+		_ = registering.Wait() // so that no registration overtakes the end of it; run has no error but ctx's end
 		s.registrar.leave(serving)
 	}
 	stopServing()
