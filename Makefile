@@ -5,7 +5,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: check help fmt format vet lint generate-check proto test build bench crash fuzz clean
+.PHONY: check help fmt format vet lint generate-check proto test build bench crash model fuzz clean
 
 check: format vet lint generate-check test ## all that must hold before a commit
 
@@ -49,6 +49,9 @@ bench: build ## side by side with Apache RocketMQ 5.5.0; ratios in bench/out, su
 
 crash: build ## the long kill -9 run
 	cd e2e && $(GO) test ./crash -timeout 3h -run TestKill -count=1 -v -args -cycles 1000
+
+model: ## 10,000 random scripts, kill -9 among their steps, against a model of the broker
+	$(GO) test ./internal/conformance -run TestModel -count=1 -timeout 12h -parallel 4 -v -scripts 10000 -workers 4
 
 fuzz: ## each fuzzer for a minute
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done

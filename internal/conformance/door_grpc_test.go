@@ -107,6 +107,13 @@ func (d *grpcDoor) join(group, topic string) error {
 	return err
 }
 
+// forget makes the next receive send the settings again.
+func (d *grpcDoor) forget(group, topic string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, group+"/"+topic)
+}
+
 func checked(s *v2.Status, err error) error {
 	if err != nil || s.GetCode() == v2.Code_OK {
 		return err
@@ -127,6 +134,9 @@ func (d *grpcDoor) message(m *outgoing, half bool) *v2.Message {
 	}
 	if m.delay > 0 {
 		s.MessageType, s.DeliveryTimestamp = v2.MessageType_DELAY, timestamppb.New(time.Now().Add(m.delay))
+	}
+	if m.priority > 0 {
+		s.MessageType, s.Priority = v2.MessageType_PRIORITY, &m.priority
 	}
 	if half {
 		s.MessageType = v2.MessageType_TRANSACTION

@@ -72,8 +72,14 @@ func (d *remotingDoor) properties(m *outgoing, half bool) (encoded, id string) {
 	if m.group != "" {
 		put(message.PropertyShardingKey, m.group)
 	}
-	if m.delay > 0 {
+	switch {
+	case m.level > 0:
+		put(message.PropertyDelayLevel, strconv.Itoa(m.level))
+	case m.delay > 0:
 		put(message.PropertyTimerDeliverMillis, strconv.FormatInt(time.Now().Add(m.delay).UnixMilli(), 10))
+	}
+	if m.priority > 0 {
+		put(message.PropertyPriority, strconv.Itoa(int(m.priority)))
 	}
 	if half {
 		put(message.PropertyTransactionPrepared, "true")
@@ -274,6 +280,8 @@ func receivedOf(rec *message.Message) received {
 			m.timed, m.typ = true, delayed
 		case message.PropertyTransactionPrepared:
 			m.typ = transaction
+		case message.PropertyPriority:
+			m.typ = priority
 		default:
 			if !ownProperties[name] {
 				m.props[name] = value

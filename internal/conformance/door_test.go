@@ -22,6 +22,7 @@ const (
 	fifo        = "FIFO"
 	delayed     = "DELAY"
 	transaction = "TRANSACTION"
+	priority    = "PRIORITY"
 	mixed       = "MIXED" // of topics alone
 )
 
@@ -32,6 +33,8 @@ type outgoing struct {
 	keys                  []string
 	props                 map[string]string
 	delay                 time.Duration // of DELAY
+	level                 int           // of DELAY, in its place; native clients alone know it
+	priority              int32         // of PRIORITY, over 0; REST does not know it
 	queue                 int32         // for doors whose clients choose it; with a message group they hash
 }
 

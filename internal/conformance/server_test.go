@@ -110,7 +110,8 @@ func (s *server) start() {
 	}
 	_, port, _ := strings.Cut(s.addr, ":")
 	s.cmd, s.said = exec.Command(exe), &bytes.Buffer{}
-	s.cmd.Env = append(os.Environ(), childPort+"="+port, childDir+"="+s.dir)
+	s.cmd.Env = append(os.Environ(), childPort+"="+port, childDir+"="+s.dir,
+		"GORACE=atexit_sleep_ms=0") // the race detector would have it sleep for a second before it ends
 	s.cmd.Stderr = s.said
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -136,6 +137,32 @@ func (s *server) kill() {
 	_ = s.cmd.Process.Kill() // it may have ended by itself, which Wait tells
 	if err := s.cmd.Wait(); err != nil && !strings.Contains(err.Error(), "killed") {
 		s.t.Errorf("the server ended by itself: %v\n%s", err, s.said)
+	}
+	s.admin.Close()
+}
+
+// verify kills the server for good, and checks and removes what it left.
+func (s *server) verify() {
+	s.t.Helper()
+	s.kill()
+	var report strings.Builder
+	if err := service.Verify(context.Background(), s.dir, &report); err != nil {
+		s.t.Errorf("what the server left is damaged: %v\n%s", err, &report)
+		return
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// stop ends the process as its operator would.
+func (s *server) stop() {
+	s.t.Helper()
+	if err := s.stdin.Close(); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("the server did not stop well: %v\n%s", err, s.said)
 	}
 	s.admin.Close()
 }

@@ -24,6 +24,8 @@ const (
 	leastInvisible       = 10 * time.Second
 	mostInvisible        = 12 * time.Hour
 	initFromMax    int32 = 1
+	// wayBack is left of an rpc's time for its answer: what is received too late is nobody's for the invisible time.
+	wayBack = 500 * time.Millisecond
 	// illegalPollingTimeSince is the first client version that knows ILLEGAL_POLLING_TIME, compared as text.
 	illegalPollingTimeSince = "5.0.3"
 )
@@ -167,7 +169,8 @@ func checkInvisible(d, least time.Duration) error {
 	return nil
 }
 
-// pollTime is how long a receive may wait: as the client asks, within bounds and within the rpc's deadline.
+// pollTime is how long a receive may wait: as the client asks, within bounds and within the rpc's deadline. Known
+// difference: the original waits until the deadline, and the answer misses it.
 func pollTime(ctx context.Context, p *profile, req *v2.ReceiveMessageRequest) (time.Duration, error) {
 	remaining := time.Duration(math.MaxInt64)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -184,11 +187,8 @@ func pollTime(ctx context.Context, p *profile, req *v2.ReceiveMessageRequest) (t
 		poll -= timeout / 2
 	}
 	poll = min(max(poll, shortestPoll), longestPoll)
-	if poll <= remaining {
-		return poll, nil
-	}
 	if remaining >= shortestPoll {
-		return remaining, nil
+		return max(min(poll, remaining-wayBack), shortestPoll), nil
 	}
 	code := v2.Code_ILLEGAL_POLLING_TIME
 	if oneValue(ctx, keyClientVersion) < illegalPollingTimeSince {
