@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,10 +48,11 @@ const heldGRPC = "held-grpc"
 // selected tells whether -only asks for a row of a door: grpc does not ask for held-grpc.
 func selected(only, name string) bool { return strings.HasPrefix(name, only) }
 
-// doors runs the rows of the gRPC and REST doors, each first on the peer and then on roquet.
+// doors runs the rows of the gRPC and REST doors and those of the kinds of messages, each first on the peer and then on roquet.
 func doors(ctx context.Context, o *options, load string, report *report) error {
 	ours, theirs := selected(o.only, heldGRPC), false
-	for _, r := range doorRows {
+	rows := slices.Concat(doorRows, kindRows)
+	for _, r := range rows {
 		if selected(o.only, r.name) {
 			ours, theirs = true, theirs || r.peer
 		}
@@ -72,7 +74,7 @@ func doors(ctx context.Context, o *options, load string, report *report) error {
 		defer peer.stop()
 		both = []*broker{peer, roquet}
 	}
-	for _, r := range doorRows {
+	for _, r := range rows {
 		for _, b := range both {
 			if !selected(o.only, r.name) || (b != roquet && !r.peer) {
 				continue

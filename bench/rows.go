@@ -11,6 +11,8 @@ type row struct {
 	goalCPU  float64 // broker CPU, µs a message
 	goalP99  float64 // ms, 0 = none
 	goalRate float64 // times the peer's ASYNC_FLUSH rate, 0 = none
+
+	goalShare float64 // of the peer's CPU, instead of goalCPU
 }
 
 var rows = []row{
