@@ -56,9 +56,8 @@ func serveCommand() *cobra.Command {
 const settingFlags = "roquet-key"
 
 func addSettingFlags(flags *pflag.FlagSet) {
-	defaults := config.New()
-	for _, s := range config.Settings() {
-		flags.String(s.Flag, s.Text(defaults), s.Usage+" ["+s.Key+", "+s.Environment()+"]")
+	for _, s := range config.New().Settings() {
+		flags.String(s.Flag, s.Text(), s.Usage+" ["+s.Key+", "+s.Environment()+"]")
 		flags.Lookup(s.Flag).Annotations = map[string][]string{settingFlags: {s.Key}}
 	}
 }

@@ -21,15 +21,14 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEverySettingReadsBackWhatItWrites(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, s := range Settings() {
+	for _, s := range New().Settings() {
 		if seen[s.Key] || seen[s.Environment()] || seen["--"+s.Flag] {
 			t.Errorf("%s, %s or --%s stands twice", s.Key, s.Environment(), s.Flag)
 		}
 		seen[s.Key], seen[s.Environment()], seen["--"+s.Flag] = true, true, true
-		c := New()
-		before := s.Text(c)
-		if err := s.Set(c, before); err != nil || s.Text(c) != before {
-			t.Errorf("%s: %q becomes %q, %v", s.Key, before, s.Text(c), err)
+		before := s.Text()
+		if err := s.Set(before); err != nil || s.Text() != before {
+			t.Errorf("%s: %q becomes %q, %v", s.Key, before, s.Text(), err)
 		}
 	}
 }
@@ -68,8 +67,9 @@ func TestLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, setting := range Settings() {
-		if got, want := setting.Text(back.Config), setting.Text(l.Config); got != want {
+	want := l.Settings()
+	for i, setting := range back.Settings() {
+		if got, want := setting.Text(), want[i].Text(); got != want {
 			t.Errorf("printed %s=%s reads back as %s", setting.Key, want, got)
 		}
 	}

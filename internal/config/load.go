@@ -51,13 +51,13 @@ func Load(file string, environ []string, flags map[string]string) (*Loaded, erro
 }
 
 func (l *Loaded) apply(values map[string]string, origin string) error {
-	settings := byKey()
+	settings := l.byKey()
 	var faults []error
 	for _, key := range sortedKeys(values) {
 		setting, known := settings[key]
 		switch {
 		case known:
-			if err := setting.Set(l.Config, values[key]); err != nil {
+			if err := setting.Set(values[key]); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", origin, err))
 				continue
 			}
@@ -76,7 +76,7 @@ func (l *Loaded) apply(values map[string]string, origin string) error {
 
 func (l *Loaded) applyEnvironment(environ []string) error {
 	names := map[string]string{}
-	for _, s := range Settings() {
+	for _, s := range l.Settings() {
 		names[s.Environment()] = s.Key
 	}
 	var faults []error
@@ -153,12 +153,12 @@ func ParseProperties(text string) (map[string]string, error) {
 // Print writes the effective configuration as a file that Load reads back, each value with its origin behind
 // it.
 func (l *Loaded) Print(w io.Writer) error {
-	for _, s := range Settings() {
+	for _, s := range l.Settings() {
 		origin := l.Origin[s.Key]
 		if origin == "" {
 			origin = "default"
 		}
-		if _, err := fmt.Fprintf(w, "# %s (%s)\n%s=%s\n", s.Usage, origin, s.Key, s.Text(l.Config)); err != nil {
+		if _, err := fmt.Fprintf(w, "# %s (%s)\n%s=%s\n", s.Usage, origin, s.Key, s.Text()); err != nil {
 			return err
 		}
 	}
@@ -170,14 +170,14 @@ func (l *Loaded) Print(w io.Writer) error {
 // without effect are accepted.
 func (c *Config) Update(values map[string]string) (*Config, error) {
 	next := *c
-	settings := byKey()
+	settings := next.byKey()
 	var faults []error
 	for _, key := range sortedKeys(values) {
 		setting, known := settings[key]
 		switch {
-		case known && setting.Text(c) == strings.TrimSpace(values[key]):
+		case known && setting.Text() == strings.TrimSpace(values[key]):
 		case known && setting.Dynamic:
-			faults = append(faults, setting.Set(&next, values[key]))
+			faults = append(faults, setting.Set(values[key]))
 		case known:
 			faults = append(
 				faults,
@@ -193,8 +193,8 @@ func (c *Config) Update(values map[string]string) (*Config, error) {
 	return &next, next.Validate()
 }
 
-func byKey() map[string]*Setting {
-	all := Settings()
+func (c *Config) byKey() map[string]*Setting {
+	all := c.Settings()
 	m := make(map[string]*Setting, len(all))
 	for i := range all {
 		m[all[i].Key] = &all[i]
@@ -206,7 +206,7 @@ func isOriginalKey(key string) bool {
 	return key != "" && strings.Contains("\n"+originalKeys, "\n"+key+"\n")
 }
 
-func nearest(key string) string { return nearestOf(key, sortedKeys(byKey())) }
+func nearest(key string) string { return nearestOf(key, sortedKeys(New().byKey())) }
 
 func nearestOf(word string, words []string) string {
 	return slices.MinFunc(words, func(a, b string) int {

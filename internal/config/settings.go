@@ -17,12 +17,12 @@ type Setting struct {
 	Flag    string // name of the command-line flag
 	Usage   string // one line: meaning, unit
 	Dynamic bool   // may be changed at run time by UPDATE_BROKER_CONFIG
-	value   func(*Config) any
+	value   any    // pointer to the field
 }
 
 // Text is the setting's present value as it would be written in a file.
-func (s *Setting) Text(c *Config) string {
-	switch v := s.value(c).(type) {
+func (s *Setting) Text() string {
+	switch v := s.value.(type) {
 	case *string:
 		return *v
 	case *bool:
@@ -45,10 +45,10 @@ func (s *Setting) Text(c *Config) string {
 }
 
 // Set parses text into the setting. The error names the key, the text and what was wanted.
-func (s *Setting) Set(c *Config, text string) error {
+func (s *Setting) Set(text string) error {
 	text = strings.TrimSpace(text)
 	var err error
-	switch v := s.value(c).(type) {
+	switch v := s.value.(type) {
 	case *string:
 		*v = text
 	case *bool:
@@ -75,13 +75,13 @@ func (s *Setting) Set(c *Config, text string) error {
 		panic(fmt.Sprintf("setting %s has a value of type %T", s.Key, v))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %q cannot be read as %s", s.Key, text, s.wanted(c))
+		return fmt.Errorf("%s: %q cannot be read as %s", s.Key, text, s.wanted())
 	}
 	return nil
 }
 
-func (s *Setting) wanted(c *Config) string {
-	switch s.value(c).(type) {
+func (s *Setting) wanted() string {
+	switch s.value.(type) {
 	case *bool:
 		return "true or false"
 	case *millis:
@@ -130,252 +130,130 @@ func parseBytes(text string) (int64, error) {
 	return n << shift, err
 }
 
-// Settings is the table of every key, in the order in which it is shown. Callers must not change it.
+// Settings is the table of every key, with its value in c, in the order in which they are shown.
 //
 //lint:long a table: one entry a key
-func Settings() []Setting {
+func (c *Config) Settings() []Setting {
+	id, l, s, t, m, k := &c.Identity, &c.Listen, &c.Store, &c.Topic, &c.Message, &c.Client
 	return []Setting{
+		{"roles", "roles", "what this process does: nameserver, broker", false, &c.Roles},
+		{"brokerClusterName", "cluster", "name of the cluster", false, &id.ClusterName},
+		{"brokerName", "broker-name", "name of this broker", false, &id.BrokerName},
+		{"brokerId", "broker-id", "0: the master", false, &id.BrokerID},
+		{"brokerIP1", "advertise", "host handed to clients", false, &id.AdvertiseHost},
+		{"namesrvAddr", "namesrv", "name servers to register with, host:port;…", false, &id.NamesrvAddrs},
+		{"regionId", "region", "returned as MSG_REGION", false, &id.RegionID},
+
+		{"bindAddress", "bind", "address to listen on; 0.0.0.0 serves other machines", false, &l.BindAddress},
+		{"namesrvPort", "namesrv-port", "name server port, 0 = off", false, &l.NamesrvPort},
+		{"listenPort", "port", "broker port, 0 = off", false, &l.BrokerPort},
+		{"fastPort", "fast-port", "fast (VIP) port, 0 = off", false, &l.FastPort},
+		{"grpcServerPort", "grpc-port", "gRPC port, 0 = off", false, &l.GRPCPort},
+		{"httpPort", "http-port", "HTTP port (REST, health, metrics), 0 = off", false, &l.HTTPPort},
+		{"portOffset", "port-offset", "added to every port: several on one machine", false, &l.PortOffset},
 		{
-			"roles", "roles", "what this process does: nameserver, broker", false,
-			func(c *Config) any { return &c.Roles },
+			"listeners", "listener",
+			"more listeners, host:port=host:port (listened on = told to clients); …", false, &l.Extra,
+		},
+		{"maxConnections", "max-connections", "connections in total", false, &l.MaxConns},
+		{"maxConnectionsPerIp", "max-connections-per-ip", "connections of one address", false, &l.MaxConnsPerIP},
+		{
+			"serverChannelMaxIdleTimeMillis", "idle-timeout",
+			"a silent connection is closed", false, ms(&l.IdleTimeout),
+		},
+		{"proxyProtocolEnable", "proxy-protocol", "trust PROXY protocol headers", false, &l.ProxyProtocol},
+
+		{"storePathRootDir", "data", "folder of the log and the index", false, &s.Dir},
+		{
+			"flushDiskType", "flush-disk-type",
+			"SYNC_FLUSH: acknowledged means fsynced; or ASYNC_FLUSH", false, &s.FlushDiskType,
+		},
+		{"fileReservedTime", "retention", "hours that messages are kept", true, (*hours)(&s.FileReservedTime)},
+		{"maxStoreSize", "retention-size", "bytes of log at which the oldest goes, 0 = no limit", true, &s.MaxBytes},
+		{"segmentSize", "segment-size", "bytes of one log segment", false, &s.SegmentBytes},
+		{
+			"diskMaxUsedSpaceRatio", "disk-max-used-ratio",
+			"percent of the volume at which old messages go early", true, &s.DiskMaxUsedRatio,
 		},
 		{
-			"brokerClusterName", "cluster", "name of the cluster", false,
-			func(c *Config) any { return &c.Identity.ClusterName },
+			"diskSpaceWarningLevelRatio", "disk-warning-ratio",
+			"percent of the volume at which writes stop", true, &s.DiskWarningRatio,
 		},
 		{
-			"brokerName", "broker-name", "name of this broker", false,
-			func(c *Config) any { return &c.Identity.BrokerName },
+			"flushConsumerOffsetInterval", "flush-offsets",
+			"how often consumer offsets are written", false, ms(&s.FlushOffsetsPeriod),
 		},
+		{"flushConsumerOffsetHistoryInterval", "flush-offset-history", "no effect", false, ms(&s.FlushOffsetHistory)},
 		{
-			"brokerId", "broker-id", "0: the master", false,
-			func(c *Config) any { return &c.Identity.BrokerID },
-		},
-		{
-			"brokerIP1", "advertise", "host handed to clients", false,
-			func(c *Config) any { return &c.Identity.AdvertiseHost },
-		},
-		{
-			"namesrvAddr", "namesrv", "name servers to register with, host:port;…", false,
-			func(c *Config) any { return &c.Identity.NamesrvAddrs },
-		},
-		{
-			"regionId", "region", "returned as MSG_REGION", false,
-			func(c *Config) any { return &c.Identity.RegionID },
+			"indexCheckpointInterval", "index-checkpoint",
+			"longest time between index checkpoints", false, ms(&s.IndexCheckpoint),
 		},
 
 		{
-			"bindAddress", "bind", "address to listen on; 0.0.0.0 serves other machines", false,
-			func(c *Config) any { return &c.Listen.BindAddress },
+			"autoCreateTopicEnable", "auto-create-topic",
+			"a send to an unknown topic creates it", true, &t.AutoCreateTopic,
 		},
 		{
-			"namesrvPort", "namesrv-port", "name server port, 0 = off", false,
-			func(c *Config) any { return &c.Listen.NamesrvPort },
+			"autoCreateSubscriptionGroup", "auto-create-group",
+			"an unknown group is created when it appears", true, &t.AutoCreateGroup,
 		},
 		{
-			"listenPort", "port", "broker port, 0 = off", false,
-			func(c *Config) any { return &c.Listen.BrokerPort },
+			"defaultTopicQueueNums", "default-queues",
+			"queues of a topic that is created by a send", true, &t.DefaultQueueNums,
+		},
+		{"brokerPermission", "broker-permission", "6 read and write, 4 read, 2 write", true, &t.BrokerPermission},
+		{"traceTopicEnable", "trace-topic", "create RMQ_SYS_TRACE_TOPIC", false, &t.TraceTopic},
+		{"traceOn", "trace-on", "tell clients that message trace is welcome", true, &t.TraceOn},
+		{"clusterTopicEnable", "cluster-topic", "a topic named as the cluster exists", false, &t.ClusterTopic},
+		{"brokerTopicEnable", "broker-topic", "a topic named as the broker exists", false, &t.BrokerTopic},
+		{
+			"rejectTransactionMessage", "reject-transactions",
+			"refuse transaction messages", true, &t.RejectTransactions,
 		},
 		{
-			"fastPort", "fast-port", "fast (VIP) port, 0 = off", false,
-			func(c *Config) any { return &c.Listen.FastPort },
+			"notifyConsumerIdsChangedEnable", "notify-consumer-changes",
+			"tell a group when its members change", true, &t.NotifyConsumerChanges,
+		},
+
+		{"maxMessageSize", "max-message-size", "bytes of one message body", true, &m.MaxSizeBytes},
+		{"messageDelayLevel", "delay-levels", "delays of the levels 1, 2, …", false, &m.DelayLevels},
+		{"enablePropertyFilter", "property-filter", "SQL92 subscriptions", true, &m.PropertyFilter},
+		{"recallMessageEnable", "recall", "timer messages can be recalled", true, &m.Recall},
+		{"defaultQueryMaxNum", "query-max", "most messages of one query", true, &m.QueryMaxNum},
+		{"litePullMessageEnable", "lite-pull", "answer LITE_PULL_MESSAGE", true, &m.LitePull},
+		{"longPollingEnable", "long-polling", "hold pulls until a message arrives", true, &m.LongPolling},
+		{
+			"shortPollingTimeMills", "short-polling",
+			"how long a pull is held when long polling is off", true, ms(&m.ShortPolling),
 		},
 		{
-			"grpcServerPort", "grpc-port", "gRPC port, 0 = off", false,
-			func(c *Config) any { return &c.Listen.GRPCPort },
+			"transactionTimeOut", "transaction-timeout",
+			"age at which a half message is first checked", true, ms(&m.TransTimeout),
 		},
+		{"transactionCheckInterval", "transaction-check-interval", "time between checks", true, ms(&m.TransInterval)},
 		{
-			"httpPort", "http-port", "HTTP port (REST, health, metrics), 0 = off", false,
-			func(c *Config) any { return &c.Listen.HTTPPort },
-		},
-		{
-			"portOffset", "port-offset", "added to every port: several on one machine", false,
-			func(c *Config) any { return &c.Listen.PortOffset },
-		},
-		{
-			"listeners", "listener", "more listeners, host:port=host:port (listened on = told to clients); …", false,
-			func(c *Config) any { return &c.Listen.Extra },
-		},
-		{
-			"maxConnections", "max-connections", "connections in total", false,
-			func(c *Config) any { return &c.Listen.MaxConns },
-		},
-		{
-			"maxConnectionsPerIp", "max-connections-per-ip", "connections of one address", false,
-			func(c *Config) any { return &c.Listen.MaxConnsPerIP },
-		},
-		{
-			"serverChannelMaxIdleTimeMillis", "idle-timeout", "a silent connection is closed", false,
-			func(c *Config) any { return ms(&c.Listen.IdleTimeout) },
-		},
-		{
-			"proxyProtocolEnable", "proxy-protocol", "trust PROXY protocol headers", false,
-			func(c *Config) any { return &c.Listen.ProxyProtocol },
+			"transactionCheckMax", "transaction-check-max",
+			"checks before a half message is parked", true, &m.TransCheckMax,
 		},
 
 		{
-			"storePathRootDir", "data", "folder of the log and the index", false,
-			func(c *Config) any { return &c.Store.Dir },
+			"sendTimeoutMillis", "send-timeout",
+			"how long a send waits for room before SYSTEM_BUSY", true, ms(&k.SendTimeout),
+		},
+		{"sendThreadPoolQueueCapacity", "send-queue", "sends in flight", false, &k.SendQueueCount},
+		{"sendQueueBytes", "send-queue-bytes", "bytes of sends in flight", false, &k.SendQueueBytes},
+		{"pullThreadPoolQueueCapacity", "pull-queue", "pulls held or in work", false, &k.PullQueueCount},
+		{
+			"channelExpiredTimeout", "channel-expiry",
+			"a client without heartbeat is forgotten", false, ms(&k.ChannelExpiry),
 		},
 		{
-			"flushDiskType", "flush-disk-type", "SYNC_FLUSH: acknowledged means fsynced; or ASYNC_FLUSH", false,
-			func(c *Config) any { return &c.Store.FlushDiskType },
-		},
-		{
-			"fileReservedTime", "retention", "hours that messages are kept", true,
-			func(c *Config) any { return (*hours)(&c.Store.FileReservedTime) },
-		},
-		{
-			"maxStoreSize", "retention-size", "bytes of log at which the oldest goes, 0 = no limit", true,
-			func(c *Config) any { return &c.Store.MaxBytes },
-		},
-		{
-			"segmentSize", "segment-size", "bytes of one log segment", false,
-			func(c *Config) any { return &c.Store.SegmentBytes },
-		},
-		{
-			"diskMaxUsedSpaceRatio",
-			"disk-max-used-ratio",
-			"percent of the volume at which old messages go early",
-			true,
-			func(c *Config) any { return &c.Store.DiskMaxUsedRatio },
-		},
-		{
-			"diskSpaceWarningLevelRatio", "disk-warning-ratio", "percent of the volume at which writes stop", true,
-			func(c *Config) any { return &c.Store.DiskWarningRatio },
-		},
-		{
-			"flushConsumerOffsetInterval", "flush-offsets", "how often consumer offsets are written", false,
-			func(c *Config) any { return ms(&c.Store.FlushOffsetsPeriod) },
-		},
-		{
-			"flushConsumerOffsetHistoryInterval", "flush-offset-history", "no effect", false,
-			func(c *Config) any { return ms(&c.Store.FlushOffsetHistory) },
-		},
-		{
-			"indexCheckpointInterval", "index-checkpoint", "longest time between index checkpoints", false,
-			func(c *Config) any { return ms(&c.Store.IndexCheckpoint) },
+			"registerNameServerPeriod", "register-interval",
+			"time between registrations with name servers", false, ms(&k.RegisterInterval),
 		},
 
-		{
-			"autoCreateTopicEnable", "auto-create-topic", "a send to an unknown topic creates it", true,
-			func(c *Config) any { return &c.Topic.AutoCreateTopic },
-		},
-		{
-			"autoCreateSubscriptionGroup", "auto-create-group", "an unknown group is created when it appears", true,
-			func(c *Config) any { return &c.Topic.AutoCreateGroup },
-		},
-		{
-			"defaultTopicQueueNums", "default-queues", "queues of a topic that is created by a send", true,
-			func(c *Config) any { return &c.Topic.DefaultQueueNums },
-		},
-		{
-			"brokerPermission", "broker-permission", "6 read and write, 4 read, 2 write", true,
-			func(c *Config) any { return &c.Topic.BrokerPermission },
-		},
-		{
-			"traceTopicEnable", "trace-topic", "create RMQ_SYS_TRACE_TOPIC", false,
-			func(c *Config) any { return &c.Topic.TraceTopic },
-		},
-		{
-			"traceOn", "trace-on", "tell clients that message trace is welcome", true,
-			func(c *Config) any { return &c.Topic.TraceOn },
-		},
-		{
-			"clusterTopicEnable", "cluster-topic", "a topic named as the cluster exists", false,
-			func(c *Config) any { return &c.Topic.ClusterTopic },
-		},
-		{
-			"brokerTopicEnable", "broker-topic", "a topic named as the broker exists", false,
-			func(c *Config) any { return &c.Topic.BrokerTopic },
-		},
-		{
-			"rejectTransactionMessage", "reject-transactions", "refuse transaction messages", true,
-			func(c *Config) any { return &c.Topic.RejectTransactions },
-		},
-		{
-			"notifyConsumerIdsChangedEnable", "notify-consumer-changes", "tell a group when its members change", true,
-			func(c *Config) any { return &c.Topic.NotifyConsumerChanges },
-		},
-
-		{
-			"maxMessageSize", "max-message-size", "bytes of one message body", true,
-			func(c *Config) any { return &c.Message.MaxSizeBytes },
-		},
-		{
-			"messageDelayLevel", "delay-levels", "delays of the levels 1, 2, …", false,
-			func(c *Config) any { return &c.Message.DelayLevels },
-		},
-		{
-			"enablePropertyFilter", "property-filter", "SQL92 subscriptions", true,
-			func(c *Config) any { return &c.Message.PropertyFilter },
-		},
-		{
-			"recallMessageEnable", "recall", "timer messages can be recalled", true,
-			func(c *Config) any { return &c.Message.Recall },
-		},
-		{
-			"defaultQueryMaxNum", "query-max", "most messages of one query", true,
-			func(c *Config) any { return &c.Message.QueryMaxNum },
-		},
-		{
-			"litePullMessageEnable", "lite-pull", "answer LITE_PULL_MESSAGE", true,
-			func(c *Config) any { return &c.Message.LitePull },
-		},
-		{
-			"longPollingEnable", "long-polling", "hold pulls until a message arrives", true,
-			func(c *Config) any { return &c.Message.LongPolling },
-		},
-		{
-			"shortPollingTimeMills", "short-polling", "how long a pull is held when long polling is off", true,
-			func(c *Config) any { return ms(&c.Message.ShortPolling) },
-		},
-		{
-			"transactionTimeOut", "transaction-timeout", "age at which a half message is first checked", true,
-			func(c *Config) any { return ms(&c.Message.TransTimeout) },
-		},
-		{
-			"transactionCheckInterval", "transaction-check-interval", "time between checks", true,
-			func(c *Config) any { return ms(&c.Message.TransInterval) },
-		},
-		{
-			"transactionCheckMax", "transaction-check-max", "checks before a half message is parked", true,
-			func(c *Config) any { return &c.Message.TransCheckMax },
-		},
-
-		{
-			"sendTimeoutMillis", "send-timeout", "how long a send waits for room before SYSTEM_BUSY", true,
-			func(c *Config) any { return ms(&c.Client.SendTimeout) },
-		},
-		{
-			"sendThreadPoolQueueCapacity", "send-queue", "sends in flight", false,
-			func(c *Config) any { return &c.Client.SendQueueCount },
-		},
-		{
-			"sendQueueBytes", "send-queue-bytes", "bytes of sends in flight", false,
-			func(c *Config) any { return &c.Client.SendQueueBytes },
-		},
-		{
-			"pullThreadPoolQueueCapacity", "pull-queue", "pulls held or in work", false,
-			func(c *Config) any { return &c.Client.PullQueueCount },
-		},
-		{
-			"channelExpiredTimeout", "channel-expiry", "a client without heartbeat is forgotten", false,
-			func(c *Config) any { return ms(&c.Client.ChannelExpiry) },
-		},
-		{
-			"registerNameServerPeriod", "register-interval", "time between registrations with name servers", false,
-			func(c *Config) any { return ms(&c.Client.RegisterInterval) },
-		},
-
-		{
-			"logLevel", "log-level", "debug, info, warn, error", true,
-			func(c *Config) any { return &c.Log.Level },
-		},
-		{
-			"logFormat", "log-format", "text or json", false,
-			func(c *Config) any { return &c.Log.Format },
-		},
+		{"logLevel", "log-level", "debug, info, warn, error", true, &c.Log.Level},
+		{"logFormat", "log-format", "text or json", false, &c.Log.Format},
 	}
 }
 

@@ -118,8 +118,8 @@ func (s *settings) show(context.Context, *remoting.Call) (remoting.Response, err
 	s.mu.Unlock()
 	cfg := s.options.load()
 	var text bytes.Buffer
-	for _, setting := range config.Settings() {
-		value := setting.Text(cfg)
+	for _, setting := range cfg.Settings() {
+		value := setting.Text()
 		if setting.Key == "listenPort" {
 			value = strconv.Itoa(cfg.Listen.Port(cfg.Listen.BrokerPort))
 		}
