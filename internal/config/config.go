@@ -34,6 +34,7 @@ type Config struct {
 	Roles    []string
 	Identity Identity
 	Listen   Listen
+	TLS      TLS
 	Store    Store
 	Topic    Topic
 	Message  Message
@@ -66,6 +67,22 @@ type Listen struct {
 	IdleTimeout   time.Duration // a connection without traffic is closed, default 120 s
 	Extra         []string      // more listeners, each addr=advertised: clients that come by it are told advertised
 	ProxyProtocol bool          // accept HAProxy PROXY headers; default false, since a header can claim any address
+}
+
+// TLS says which connections are encrypted and whom they trust. Files are PEM; those of the server are read
+// again when they change.
+type TLS struct {
+	Mode        string // tls.server.mode: permissive (default: plain text too), enforcing or disabled
+	SelfSigned  bool   // tls.test.mode.enable: without a certificate the server makes one up, default true
+	ServerCert  string // tls.server.certPath, with the chain behind it
+	ServerKey   string // tls.server.keyPath, not encrypted
+	ServerTrust string // tls.server.trustCertPath: who signs clients' certificates
+	ClientAuth  string // tls.server.need.client.auth: none (default), optional or require
+	Client      bool   // tls.enable: name servers are spoken to with TLS
+	ClientCert  string // tls.client.certPath
+	ClientKey   string // tls.client.keyPath
+	ClientTrust string // tls.client.trustCertPath: who signs the name servers' certificates
+	AuthServer  bool   // tls.client.authServer: check them; without a trustCertPath by the system's roots
 }
 
 // Store is where and how messages are kept.
@@ -143,6 +160,7 @@ func New() *Config {
 			MaxConnsPerIP: 100_000,
 			IdleTimeout:   120 * time.Second,
 		},
+		TLS: TLS{Mode: "permissive", SelfSigned: true, ClientAuth: "none"},
 		Store: Store{
 			Dir: "data", FlushDiskType: SyncFlush, FileReservedTime: 72 * time.Hour, SegmentBytes: 32 << 20,
 			DiskMaxUsedRatio: 85, DiskWarningRatio: 95, FlushOffsetsPeriod: 5 * time.Second,
@@ -221,6 +239,7 @@ func (c *Config) Validate() error {
 	}
 	c.validateIdentity(bad)
 	c.validateListen(bad)
+	c.TLS.validate(bad)
 	c.validateStore(bad)
 	if c.Message.MaxSizeBytes < 1024 || c.Message.MaxSizeBytes > 15<<20 {
 		bad("maxMessageSize", "%d is outside 1024 … %d bytes (a frame holds 16 MiB)", c.Message.MaxSizeBytes, 15<<20)
@@ -281,6 +300,26 @@ func (c *Config) validateListen(bad func(string, string, ...any)) {
 			bad(port.key, "port %d is also %s", n, other)
 		}
 		used[n] = port.key
+	}
+}
+
+func (t *TLS) validate(bad func(string, string, ...any)) {
+	if !slices.Contains([]string{"permissive", "enforcing", "disabled"}, t.Mode) {
+		bad("tls.server.mode", "%q is none of permissive, enforcing, disabled", t.Mode)
+	}
+	if !slices.Contains([]string{"none", "optional", "require"}, t.ClientAuth) {
+		bad("tls.server.need.client.auth", "%q is none of none, optional, require", t.ClientAuth)
+	} else if t.ClientAuth != "none" && t.ServerTrust == "" {
+		bad("tls.server.trustCertPath", "empty: clients' certificates cannot be checked")
+	}
+	if (t.ServerCert == "") != (t.ServerKey == "") {
+		bad("tls.server.keyPath", "a certificate and its key (certPath, keyPath) go together")
+	}
+	if (t.ClientCert == "") != (t.ClientKey == "") {
+		bad("tls.client.keyPath", "a certificate and its key (certPath, keyPath) go together")
+	}
+	if t.Mode == "enforcing" && t.ServerCert == "" && !t.SelfSigned {
+		bad("tls.server.certPath", "empty: without a certificate nobody can connect in mode enforcing")
 	}
 }
 

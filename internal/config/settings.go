@@ -135,6 +135,7 @@ func parseBytes(text string) (int64, error) {
 //lint:long a table: one entry a key
 func (c *Config) Settings() []Setting {
 	id, l, s, t, m, k := &c.Identity, &c.Listen, &c.Store, &c.Topic, &c.Message, &c.Client
+	x := &c.TLS
 	return []Setting{
 		{"roles", "roles", "what this process does: nameserver, broker", false, &c.Roles},
 		{"brokerClusterName", "cluster", "name of the cluster", false, &id.ClusterName},
@@ -162,6 +163,18 @@ func (c *Config) Settings() []Setting {
 			"a silent connection is closed", false, ms(&l.IdleTimeout),
 		},
 		{"proxyProtocolEnable", "proxy-protocol", "trust PROXY protocol headers", false, &l.ProxyProtocol},
+
+		{"tls.server.mode", "tls-mode", "permissive: TLS and plain text; enforcing; disabled", false, &x.Mode},
+		{"tls.test.mode.enable", "tls-self-signed", "make up a certificate when none is given", false, &x.SelfSigned},
+		{"tls.server.certPath", "tls-cert", "PEM file: certificate and chain", false, &x.ServerCert},
+		{"tls.server.keyPath", "tls-key", "PEM file: its key, not encrypted", false, &x.ServerKey},
+		{"tls.server.trustCertPath", "tls-trust", "PEM file: who signs clients' certificates", false, &x.ServerTrust},
+		{"tls.server.need.client.auth", "tls-client-auth", "none, optional or require", false, &x.ClientAuth},
+		{"tls.enable", "namesrv-tls", "speak TLS to name servers", false, &x.Client},
+		{"tls.client.certPath", "namesrv-tls-cert", "PEM file: certificate shown to them", false, &x.ClientCert},
+		{"tls.client.keyPath", "namesrv-tls-key", "PEM file: its key", false, &x.ClientKey},
+		{"tls.client.trustCertPath", "namesrv-tls-trust", "PEM file: who signs theirs", false, &x.ClientTrust},
+		{"tls.client.authServer", "namesrv-tls-verify", "check their certificates", false, &x.AuthServer},
 
 		{"storePathRootDir", "data", "folder of the log and the index", false, &s.Dir},
 		{
@@ -261,7 +274,7 @@ func (c *Config) Settings() []Setting {
 func (s *Setting) Environment() string {
 	var out strings.Builder
 	out.WriteString("ROQUET_")
-	for i, r := range s.Key {
+	for i, r := range strings.ReplaceAll(s.Key, ".", "_") {
 		upper := r >= 'A' && r <= 'Z'
 		if upper && i > 0 && (s.Key[i-1] < 'A' || s.Key[i-1] > 'Z') {
 			out.WriteByte('_')

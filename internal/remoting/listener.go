@@ -42,39 +42,15 @@ func (s ProtocolSet) String() string {
 	return strings.Join(names, "+")
 }
 
-// TLSMode says what a listener does with and without TLS. Source: TlsMode.java.
-type TLSMode uint8
+// TLSMode says what a listener does with and without TLS; the empty mode is TLSPermissive. Source: TlsMode.java.
+type TLSMode string
 
 // The modes of the original.
 const (
-	TLSPermissive TLSMode = iota // both are served
-	TLSDisabled                  // a TLS hello closes the connection
-	TLSEnforcing                 // plain text closes the connection
+	TLSPermissive TLSMode = "permissive" // both are served
+	TLSDisabled   TLSMode = "disabled"   // a TLS hello closes the connection
+	TLSEnforcing  TLSMode = "enforcing"  // plain text closes the connection
 )
-
-// String returns the original's name of the mode.
-func (m TLSMode) String() string {
-	switch m {
-	case TLSPermissive:
-		return "permissive"
-	case TLSDisabled:
-		return "disabled"
-	case TLSEnforcing:
-		return "enforcing"
-	default:
-		return "unknown"
-	}
-}
-
-// ParseTLSMode returns the mode of that name.
-func ParseTLSMode(name string) (TLSMode, error) {
-	for m := TLSPermissive; m <= TLSEnforcing; m++ {
-		if m.String() == name {
-			return m, nil
-		}
-	}
-	return 0, fmt.Errorf("TLS mode %q, want permissive, disabled or enforcing", name)
-}
 
 // A Listener is one port and what is served there. It does not change once the server has been made, but for
 // Addr, which Listen replaces by the address that was bound.

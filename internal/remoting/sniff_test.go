@@ -316,12 +316,6 @@ func TestC145TLSAndPlainOnOnePort(t *testing.T) {
 	if got := readFrame(t, secure); got.Opaque != 5 {
 		t.Fatalf("%+v", got)
 	}
-	if _, err := ParseTLSMode("enforcing"); err != nil {
-		t.Error(err)
-	}
-	if _, err := ParseTLSMode("maybe"); err == nil {
-		t.Error("maybe is no mode")
-	}
 }
 
 func TestListenersAreChecked(t *testing.T) {

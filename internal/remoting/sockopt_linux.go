@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"crypto/tls"
 	"net"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 // setSocketOptions bounds how long unacknowledged data keeps a connection whose peer vanished: keepalive
 // probes are not sent while data is in flight, and retransmission alone would go on for a quarter of an hour.
 func setSocketOptions(nc net.Conn, timeout time.Duration) {
+	if secure, ok := nc.(*tls.Conn); ok {
+		nc = secure.NetConn()
+	}
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
 		return

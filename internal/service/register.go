@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/nameserver"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -43,19 +44,22 @@ func newRegistrar(
 	self *identity,
 	topics *broker.Topics,
 	local *nameserver.Routes,
-	addrs []string,
-	interval time.Duration,
+	cfg *config.Config,
 	log *slog.Logger,
 ) (*registrar, error) {
 	r := &registrar{
-		self: self, topics: topics, local: local, interval: interval, changed: make(chan struct{}, 1),
-		log: log.With("component", "registrar"),
+		self: self, topics: topics, local: local, interval: cfg.Client.RegisterInterval,
+		changed: make(chan struct{}, 1), log: log.With("component", "registrar"),
 	}
-	for _, addr := range addrs {
+	secure, err := clientTLS(&cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	for _, addr := range cfg.Identity.NamesrvAddrs {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return nil, fmt.Errorf("namesrvAddr (--namesrv): %w", err)
 		}
-		client, err := remoting.NewClient(remoting.ClientConfig{Addr: addr, Logger: r.log})
+		client, err := remoting.NewClient(remoting.ClientConfig{Addr: addr, TLS: secure, Logger: r.log})
 		if err != nil {
 			return nil, err
 		}

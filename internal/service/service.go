@@ -46,6 +46,7 @@ type Service struct {
 	server    *remoting.Server
 	grpc      *grpcapi.Server // nil without the broker role
 	rest      *gateway.Server // nil without the broker role
+	certs     *certificates   // nil without TLS
 	tracing   *telemetry.Telemetry
 	listening chan struct{} // closed by Run
 	stopping  atomic.Bool
@@ -61,6 +62,9 @@ func New(cfg *config.Config, version string, log *slog.Logger, level *slog.Level
 	s := &Service{cfg: cfg, log: log, self: self, listening: make(chan struct{})}
 	set := &settings{options: newLive(cfg), log: log.With("component", "settings"), changed: time.Now()}
 	set.watchers = append(set.watchers, func(next *config.Config) { setLevel(level, next.Log.Level) })
+	if s.certs, err = newCertificates(&cfg.TLS, log.With("component", "tls")); err != nil {
+		return nil, err
+	}
 	s.tracing, err = telemetry.Setup(context.Background(), telemetry.Options{Version: version, Logger: log})
 	if err != nil {
 		return nil, err
@@ -119,8 +123,7 @@ func (s *Service) assemble(routes []remoting.Route) error {
 		http1, http2 = s.rest.Deliver, s.grpc.Deliver
 	}
 	s.server, err = remoting.NewServer(remoting.Config{
-		HTTP1:     http1,
-		HTTP2:     http2,
+		TLS: s.certs.server(), HTTP1: http1, HTTP2: http2,
 		Listeners: s.listeners(), Ready: s.ready, Logger: s.log.With("component", "remoting"),
 		OnEnd: s.disconnected,
 		Limits: remoting.Limits{
@@ -141,8 +144,7 @@ func (s *Service) assemble(routes []remoting.Route) error {
 	if local == nil {
 		local = &names{}
 	}
-	s.registrar, err = newRegistrar(s.self, s.node.rules.topics, local.routes, s.cfg.Identity.NamesrvAddrs,
-		s.cfg.Client.RegisterInterval, s.log)
+	s.registrar, err = newRegistrar(s.self, s.node.rules.topics, local.routes, s.cfg, s.log)
 	s.node.assigns.routes, s.node.assigns.names = local.routes, func() []*remoteNames { return s.registrar.remotes }
 	return err
 }
@@ -177,8 +179,9 @@ func (s *Service) listeners() []remoting.Listener {
 		addr, advertised, _ := strings.Cut(extra, "=")
 		all = append(all, remoting.Listener{Name: "extra", Addr: addr, Advertised: advertised})
 	}
-	if !s.cfg.Listen.ProxyProtocol {
-		for i := range all {
+	for i := range all {
+		all[i].TLS = remoting.TLSMode(s.cfg.TLS.Mode)
+		if !s.cfg.Listen.ProxyProtocol {
 			all[i].ProxyFrom = []netip.Prefix{nobody}
 		}
 	}
@@ -232,6 +235,12 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.names != nil {
 		middle.Go(func() error {
 			every(below, 5*time.Second, s.names.routes.Tick)
+			return nil
+		})
+	}
+	if s.certs != nil {
+		middle.Go(func() error {
+			every(below, certificatesPeriod, s.certs.check)
 			return nil
 		})
 	}

@@ -27,6 +27,11 @@ type wire struct {
 // startWire runs a whole service on one free loopback port until the test ends.
 func startWire(t *testing.T, change func(*config.Config)) *wire {
 	t.Helper()
+	return startLogged(t, slog.New(slog.DiscardHandler), change)
+}
+
+func startLogged(t *testing.T, log *slog.Logger, change func(*config.Config)) *wire {
+	t.Helper()
 	port := freePort(t)
 	cfg := config.New()
 	cfg.Store.Dir = t.TempDir()
@@ -37,7 +42,7 @@ func startWire(t *testing.T, change func(*config.Config)) *wire {
 	if change != nil {
 		change(cfg)
 	}
-	svc, err := New(cfg, "test", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	svc, err := New(cfg, "test", log, new(slog.LevelVar))
 	if err != nil {
 		t.Fatal(err)
 	}
