@@ -24,7 +24,7 @@ vet:
 lint: ## golangci-lint
 	$(TOOL) golangci-lint run ./...
 	$(TOOL) buf lint
-	$(TOOL) buf breaking --against '.git#ref=HEAD'
+	$(TOOL) buf breaking --against ".git#ref=$$(git rev-parse -q --verify HEAD~1 || echo HEAD)"
 
 generate-check: ## generated code is what the generators make today
 	$(GO) run ./internal/protocol/gen -check

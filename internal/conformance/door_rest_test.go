@@ -51,6 +51,9 @@ func (e *restError) refusal() error {
 	if len(e.Details) > 0 {
 		reason = e.Details[0].Reason
 	}
+	if reason == "TRANSACTION_DECIDED" { // the others have one word for it and for more
+		return &refusal{badRequest, e.Message}
+	}
 	if code, ok := v2.Code_value[reason]; ok {
 		return statusRefusal(v2.Code(code), e.Message)
 	}

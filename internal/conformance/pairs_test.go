@@ -225,3 +225,82 @@ func readWhole(t *testing.T, all []door, topic string, want []expected) {
 		}
 	}
 }
+
+// A transaction that was prepared by one door is ended by another, and the first decision wins, whichever doors
+// they come by. Native producers name their group, which must be the message's; clients of the others have none.
+func TestTransactionsEndedByAnotherDoor(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	all := doors(t, srv.addr)
+	for _, from := range all {
+		for _, by := range all {
+			t.Run(from.name()+"/"+by.name(), func(t *testing.T) {
+				t.Parallel()
+				topic := "ended-" + from.name() + "-" + by.name()
+				srv.topic(topic, transaction, 1)
+				var want []expected
+				for _, commit := range []bool{false, true} {
+					m := message1(topic, transaction, fmt.Sprint("committed-", commit))
+					s, err := from.prepare(m)
+					if err == nil {
+						err = endAs(by, from, m, s, commit)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := from.end(m, s, commit); err != nil {
+						t.Errorf("the same decision again: %v", err)
+					}
+					for _, other := range []door{from, by} {
+						if err := endAs(other, from, m, s, !commit); kindOf(err) != badRequest {
+							t.Errorf("the other decision, by %s: %v", other.name(), err)
+						}
+					}
+					want = []expected{{m, normal, s.id}}
+				}
+				receiveWhole(t, srv, by, topic, want)
+			})
+		}
+	}
+	m := message1("wrong-group", transaction, "x")
+	srv.topic("wrong-group", transaction, 1)
+	s, err := all[1].prepare(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	native, _ := all[0].(*remotingDoor)
+	h := &protocol.EndTransactionRequestHeader{
+		Topic: m.topic, ProducerGroup: "someone else", CommitLogOffset: -1, TransactionID: s.id, CommitOrRollback: 8,
+	}
+	if _, err := native.call(protocol.EndTransaction, h, nil); err == nil {
+		t.Error("a native producer of another group ended the transaction")
+	}
+}
+
+// endAs ends by one door what another has prepared.
+func endAs(by, from door, m *outgoing, s sent, commit bool) error {
+	if by == from {
+		return by.end(m, s, commit)
+	}
+	s.transaction = s.id
+	switch d := by.(type) {
+	case *restDoor:
+		verb := map[bool]string{true: ":commit", false: ":rollback"}[commit]
+		return d.call(
+			http.MethodPost,
+			"/transactions/"+s.id+verb+"?topic="+url.QueryEscape(m.topic),
+			object{},
+			&object{},
+		)
+	case *remotingDoor:
+		h := &protocol.EndTransactionRequestHeader{
+			Topic: m.topic, ProducerGroup: m.topic, CommitLogOffset: -1, TransactionID: s.id, CommitOrRollback: 12,
+		}
+		if commit {
+			h.CommitOrRollback = 8
+		}
+		_, err := d.call(protocol.EndTransaction, h, nil)
+		return err
+	}
+	return by.end(m, s, commit)
+}

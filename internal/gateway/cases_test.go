@@ -480,3 +480,28 @@ func TestC202Enums(t *testing.T) {
 	r.get("/v1/groups/g/topics/nope/messages:stream?ack=AUTO").want(http.StatusNotFound)
 	r.get("/v1/groups/g/topics/nope/messages:stream?ack=2").want(http.StatusNotFound)
 }
+
+// A query parameter that the route does not have is refused, and the nearest one it has is named.
+func TestUnknownQueryParameters(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.do(http.MethodPut, "/v1/topics/t", "").want(http.StatusOK)
+	for _, tc := range []struct{ method, path, says string }{
+		{http.MethodGet, "/v1/topics/t/messages?keys=a", `"keys"; the nearest known one is "key"`},
+		{http.MethodGet, "/v1/topics?pagesize=2", `"pagesize"; the nearest known one is "pageSize"`},
+		{http.MethodGet, "/v1/topics/t/queues/0/messages?ofset=1", `the nearest known one is "offset"`},
+		{http.MethodGet, "/v1/groups/g/topics/t/messages:stream?ack=AUTO&tags=a", `the nearest known one is "tag"`},
+		{http.MethodPost, "/v1/topics/t/messages?tag=a", `"tag": the route has none`},
+		{http.MethodPost, "/v1/topics/t/messages:batch?%74ag=a", `"tag": the route has none`},
+		{http.MethodDelete, "/v1/topics/t?force=true", `"force": the route has none`},
+	} {
+		a := r.do(tc.method, tc.path, "").refused(http.StatusBadRequest, "BAD_REQUEST")
+		if !strings.Contains(a.text("message"), tc.says) {
+			t.Errorf("%s: %s", tc.path, a.body)
+		}
+	}
+	r.get("/v1/topics?pageSize=2").want(http.StatusOK)
+	r.get("/v1/messages/x?topic=t").want(http.StatusNotFound)
+	r.get("/healthz?verbose").want(http.StatusOK)
+	r.get("/nowhere?a=b").want(http.StatusNotFound)
+}

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi2"
+	"github.com/getkin/kin-openapi/openapi2conv"
+	"github.com/getkin/kin-openapi/openapi3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -229,7 +232,24 @@ func TestOpenAPI(t *testing.T) {
 	if examples < 8 {
 		t.Errorf("%d examples", examples)
 	}
+	valid(t, page.body)
 	r.get("/healthz").want(http.StatusOK)
 	r.get("/livez").want(http.StatusOK)
 	r.get("/readyz").want(http.StatusOK)
+}
+
+// valid checks the page as tools that read it do, examples included.
+func valid(t *testing.T, page []byte) {
+	t.Helper()
+	var v2 openapi2.T
+	if err := json.Unmarshal(page, &v2); err != nil {
+		t.Fatal(err)
+	}
+	v3, err := openapi2conv.ToV3(&v2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v3.Validate(t.Context(), openapi3.EnableExamplesValidation()); err != nil {
+		t.Error(err)
+	}
 }

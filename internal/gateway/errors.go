@@ -4,14 +4,12 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -162,36 +160,13 @@ func (d *door) routingError(
 		d.fail(w, refuse(v2.Code_NOT_FOUND, "no route "+r.URL.Path+"; GET /openapi.json lists them"))
 	case http.StatusMethodNotAllowed:
 		text := r.Method + " is not possible on " + r.URL.Path
-		for _, a := range d.allow {
-			if a.path.MatchString(r.URL.EscapedPath()) {
-				w.Header().Set("Allow", a.methods)
-			}
+		if route := d.describedAt(r); route != nil {
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(route.methods)), ", "))
 		}
 		d.fail(w, &refusal{status, "METHOD_NOT_ALLOWED", text})
 	default:
 		d.fail(w, &refusal{status, v2.Code_BAD_REQUEST.String(), http.StatusText(status)})
 	}
-}
-
-// allowance is which methods the paths of a pattern have.
-type allowance struct {
-	path    *regexp.Regexp
-	methods string
-}
-
-// allowances are those of the routes that are described.
-func allowances() (all []allowance) {
-	var page struct {
-		Paths map[string]map[string]json.RawMessage `json:"paths"`
-	}
-	_ = json.Unmarshal(openAPI, &page) // generated
-	parameter := regexp.MustCompile(`\\{[^}]*\\}`)
-	for path, methods := range page.Paths {
-		pattern := parameter.ReplaceAllLiteralString(regexp.QuoteMeta(path), "[^/]+")
-		names := strings.ToUpper(strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
-		all = append(all, allowance{regexp.MustCompile("^" + pattern + "$"), names})
-	}
-	return all
 }
 
 // recovered answers a request that made this package panic.

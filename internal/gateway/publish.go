@@ -181,27 +181,34 @@ func (m messages) Prepare(ctx context.Context, in *v1.PrepareRequest, _ ...opt) 
 func (m messages) CommitTransaction(
 	ctx context.Context, in *v1.CommitTransactionRequest, _ ...opt,
 ) (*v1.TransactionResponse, error) {
-	return m.endTransaction(ctx, in.GetTransactionId(), message.TransactionCommit)
+	return m.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionCommit)
 }
 
 func (m messages) RollbackTransaction(
 	ctx context.Context, in *v1.RollbackTransactionRequest, _ ...opt,
 ) (*v1.TransactionResponse, error) {
-	return m.endTransaction(ctx, in.GetTransactionId(), message.TransactionRollback)
+	return m.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionRollback)
 }
 
 // nowhere as the place of a half message lets the broker find it by topic and id.
 const nowhere = -1
 
-func (m messages) endTransaction(ctx context.Context, id string, decision int32) (*v1.TransactionResponse, error) {
-	topic, messageID, ok := strings.Cut(transparent(id), " ")
-	if !ok {
-		return nil, refuse(v2.Code_INVALID_TRANSACTION_ID, "transaction id is malformed")
+func (m messages) endTransaction(
+	ctx context.Context, topic, id string, decision int32,
+) (*v1.TransactionResponse, error) {
+	if topic == "" {
+		var ok bool
+		if topic, id, ok = strings.Cut(transparent(id), " "); !ok {
+			return nil, refuse(v2.Code_INVALID_TRANSACTION_ID, "transaction id is malformed")
+		}
 	}
-	_, err := m.change(ctx, protocol.EndTransaction, &protocol.EndTransactionRequestHeader{
-		Topic: topic, ProducerGroup: topic, TranStateTableOffset: nowhere, CommitLogOffset: nowhere,
-		CommitOrRollback: decision, MsgID: messageID, TransactionID: messageID,
+	answer, err := m.change(ctx, protocol.EndTransaction, &protocol.EndTransactionRequestHeader{
+		Topic: topic, TranStateTableOffset: nowhere, CommitLogOffset: nowhere,
+		CommitOrRollback: decision, MsgID: id, TransactionID: id,
 	}, nil)
+	if answer.Code == protocol.IllegalOperation { // the first decision wins
+		err = &refusal{http.StatusConflict, "TRANSACTION_DECIDED", answer.Remark}
+	}
 	return &v1.TransactionResponse{}, err
 }
 

@@ -383,7 +383,19 @@ func TestTransactionsAndDelays(t *testing.T) {
 	}
 	r.post("/v1/transactions/"+rollback+":rollback", "").want(http.StatusOK)
 	r.post("/v1/transactions/"+commit+":commit", "").want(http.StatusOK)
-	r.post("/v1/transactions/"+rollback+":commit", "").want(http.StatusBadRequest)
+	r.post(
+		"/v1/transactions/"+rollback+":rollback",
+		"",
+	).want(
+		http.StatusOK,
+	) // as a client does that lost the answer
+	for id, other := range map[string]string{rollback: ":commit", commit: ":rollback"} { // the first decision wins
+		a := r.post("/v1/transactions/"+id+other, "").want(http.StatusConflict)
+		if a.text("details.0.reason") != "TRANSACTION_DECIDED" ||
+			!strings.Contains(a.text("message"), "decided before: ") {
+			t.Errorf("%s%s: %s", id, other, a.body)
+		}
+	}
 	if a := r.receive("g", "t", `{"wait":"10s"}`); a.text("messages.0.text") != "half" {
 		t.Errorf("received %s", a.body)
 	}

@@ -62,13 +62,13 @@ type Server struct {
 
 // door answers requests.
 type door struct {
-	cfg      Config
-	log      *slog.Logger
-	registry *remoting.Registry
-	routes   *http.ServeMux    // those that are not plain JSON; the others go to plain
-	plain    *runtime.ServeMux // those of the generated code
-	allow    []allowance
-	stopping chan struct{} // closed when the server begins to stop
+	cfg       Config
+	log       *slog.Logger
+	registry  *remoting.Registry
+	routes    *http.ServeMux    // those that are not plain JSON; the others go to plain
+	plain     *runtime.ServeMux // those of the generated code
+	described []described
+	stopping  chan struct{} // closed when the server begins to stop
 }
 
 // openAPI describes the routes, generated from api/proto/roquet/v1.
@@ -81,7 +81,7 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &door{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}), allow: allowances()}
+	d := &door{cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}), described: describe()}
 	d.plain = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &codec{}),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
@@ -158,6 +158,10 @@ func (s *Server) Run(ctx context.Context) error {
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.recovered(w, r)
 	r.URL.RawPath = r.URL.EscapedPath() // so that it is decoded by whoever splits it, and once
+	if err := d.checkQuery(r); err != nil {
+		d.fail(w, err)
+		return
+	}
 	d.routes.ServeHTTP(w, r)
 }
 

@@ -218,7 +218,7 @@ func TestTransactionsAndRecall(t *testing.T) {
 	} {
 		wantCode(t, end("01TX", tc.resolution, tc.source), v2.Code_OK)
 		want := tc.want
-		want.Topic, want.ProducerGroup, want.MsgID, want.TransactionID = "transaction", "transaction", "01TX", "01TX"
+		want.Topic, want.MsgID, want.TransactionID = "transaction", "01TX", "01TX"
 		want.CommitLogOffset, want.TranStateTableOffset = -1, -1
 		if h, _ := d.broker.seen(protocol.EndTransaction)[i].(*protocol.EndTransactionRequestHeader); *h != want {
 			t.Errorf("header %+v, want %+v", h, want)

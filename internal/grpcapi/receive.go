@@ -51,8 +51,12 @@ func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream
 	}
 	r := &receiving{api: a, caller: &c, req: req, stream: stream}
 	size := bytesOf(found)
-	c.conn.writing.Add(size)
+	writing := c.conn.writing.Add(size)
 	defer c.conn.writing.Add(-size)
+	if writing > size && writing > a.cfg.Limits.MaxUntakenBytes { // others came meanwhile
+		r.giveBack(found)
+		found, err = nil, untaken(writing)
+	}
 	if size <= mostCorked {
 		c.conn.out.cork()
 		defer c.conn.out.uncork()
@@ -70,6 +74,11 @@ type popped struct {
 	record   message.Record
 	handle   receiptHandle
 	attempts int32 // reconsumeTimes where the answer names them, else 0
+}
+
+func untaken(bytes int64) error {
+	return refuse(v2.Code_TOO_MANY_REQUESTS,
+		fmt.Sprintf("the client has not taken %d bytes of messages, which is over the limit", bytes))
 }
 
 func bytesOf(found []popped) (n int64) {
@@ -95,8 +104,7 @@ func (a *api) receive(ctx context.Context, c *caller, req *v2.ReceiveMessageRequ
 		return nil, err
 	}
 	if n := c.conn.writing.Load(); n > a.cfg.Limits.MaxUntakenBytes {
-		return nil, refuse(v2.Code_TOO_MANY_REQUESTS,
-			fmt.Sprintf("the client has not taken %d bytes of messages, which is over the limit", n))
+		return nil, untaken(n)
 	}
 	renewed := req.GetAutoRenew()
 	if n := c.session.receipts.len(); renewed && n+int(header.MaxMsgNums) > a.cfg.Limits.MaxRenewed {

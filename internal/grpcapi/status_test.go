@@ -6,6 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
@@ -28,6 +33,33 @@ func TestEveryResponseCodeHasACode(t *testing.T) {
 			t.Errorf("%s is %s, want %s", code, got, want)
 		}
 	}
+	names := map[string]protocol.ResponseCode{}
+	for _, line := range sourceLines(t, "../protocol/codes_gen.go", `\b(\w+)\s+ResponseCode = (-?\d+)`) {
+		n, _ := strconv.ParseInt(line[2], 10, 32)
+		names[line[1]] = protocol.ResponseCode(n)
+	}
+	used := 0
+	for _, pattern := range []string{"../service/*.go", "../broker/*.go", "../remoting/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for _, found := range sourceLines(t, file, `\bprotocol\.([A-Z]\w+)`) {
+				code, isCode := names[found[1]]
+				if !isCode || strings.HasSuffix(file, "_test.go") {
+					continue
+				}
+				used++
+				if _, mapped := responseCodes[code]; !mapped {
+					t.Errorf("%s: %s has no line in responseCodes", file, code)
+				}
+			}
+		}
+	}
+	if used < 50 {
+		t.Errorf("%d uses of response codes found", used)
+	}
 	for n := protocol.ResponseCode(-2000); n < 4000; n++ {
 		got := codeOf(n)
 		if _, known := v2.Code_name[int32(got)]; !known || got == v2.Code_CODE_UNSPECIFIED ||
@@ -35,6 +67,16 @@ func TestEveryResponseCodeHasACode(t *testing.T) {
 			t.Errorf("%s is %s", n, got)
 		}
 	}
+}
+
+// sourceLines finds what matches in a file of the source.
+func sourceLines(t *testing.T, file, pattern string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1)
 }
 
 func TestStatusOfErrors(t *testing.T) {

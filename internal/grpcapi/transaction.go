@@ -12,7 +12,7 @@ import (
 
 // nowhere as the place of a half message lets the broker find it by topic and transaction id, which is its
 // message id. The original's proxy remembers the place for 30 s instead; here a transaction can be ended as
-// long as it is open, after a restart too.
+// long as it is open, after a restart too, and whichever door it came by: no producer group is compared.
 const nowhere = -1
 
 // EndTransaction commits a half message or rolls it back; with another resolution nothing happens, and the
@@ -38,8 +38,8 @@ func (a *api) endTransaction(ctx context.Context, c *caller, req *v2.EndTransact
 		return refuse(v2.Code_INVALID_TRANSACTION_ID, "transaction id cannot be empty")
 	}
 	h := &protocol.EndTransactionRequestHeader{
-		Topic: req.GetTopic().GetName(), ProducerGroup: req.GetTopic().GetName(), TranStateTableOffset: nowhere,
-		CommitLogOffset: nowhere, MsgID: req.GetMessageId(), TransactionID: req.GetTransactionId(),
+		Topic: req.GetTopic().GetName(), TranStateTableOffset: nowhere, CommitLogOffset: nowhere,
+		MsgID: req.GetMessageId(), TransactionID: req.GetTransactionId(),
 		// Clients leave the source unspecified, in answers to checks too (case C024).
 		FromTransactionCheck: protocol.Some(req.GetSource() != v2.TransactionSource_SOURCE_CLIENT),
 	}

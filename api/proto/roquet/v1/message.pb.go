@@ -805,8 +805,10 @@ func (x *PrepareRequest) GetMessage() *NewMessage {
 // Which transaction.
 type CommitTransactionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The transactionId that Prepare answered with.
+	// The transactionId that Prepare answered with; with a topic, the messageId of what any client prepared.
 	TransactionId string `protobuf:"bytes,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	// The message's topic.
+	Topic         string `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,11 +850,20 @@ func (x *CommitTransactionRequest) GetTransactionId() string {
 	return ""
 }
 
+func (x *CommitTransactionRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
 // Which transaction.
 type RollbackTransactionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The transactionId that Prepare answered with.
+	// The transactionId that Prepare answered with; with a topic, the messageId of what any client prepared.
 	TransactionId string `protobuf:"bytes,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	// The message's topic.
+	Topic         string `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -890,6 +901,13 @@ func (*RollbackTransactionRequest) Descriptor() ([]byte, []int) {
 func (x *RollbackTransactionRequest) GetTransactionId() string {
 	if x != nil {
 		return x.TransactionId
+	}
+	return ""
+}
+
+func (x *RollbackTransactionRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
 	}
 	return ""
 }
@@ -2120,11 +2138,13 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\x0f_transaction_id\"W\n" +
 	"\x0ePrepareRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12/\n" +
-	"\amessage\x18\x02 \x01(\v2\x15.roquet.v1.NewMessageR\amessage\"A\n" +
+	"\amessage\x18\x02 \x01(\v2\x15.roquet.v1.NewMessageR\amessage\"W\n" +
 	"\x18CommitTransactionRequest\x12%\n" +
-	"\x0etransaction_id\x18\x01 \x01(\tR\rtransactionId\"C\n" +
+	"\x0etransaction_id\x18\x01 \x01(\tR\rtransactionId\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\"Y\n" +
 	"\x1aRollbackTransactionRequest\x12%\n" +
-	"\x0etransaction_id\x18\x01 \x01(\tR\rtransactionId\"\x15\n" +
+	"\x0etransaction_id\x18\x01 \x01(\tR\rtransactionId\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\"\x15\n" +
 	"\x13TransactionResponse\"J\n" +
 	"\rRecallRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12#\n" +
