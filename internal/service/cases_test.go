@@ -212,3 +212,29 @@ func TestC215QueuesProgressEvenly(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A store host that is an IPv6 address makes records longer; what is read from their fixed places is right all the
+// same.
+func TestC150EarliestTimeWithAnIPv6StoreHost(t *testing.T) {
+	t.Parallel()
+	w := startWire(t, func(cfg *config.Config) {
+		cfg.Listen.BindAddress, cfg.Identity.AdvertiseHost = "::1", "::1"
+	})
+	if host := w.svc.self.storeHost; host.Addr().String() != "::1" {
+		t.Fatalf("store host %s", host)
+	}
+	w.topic("t", 1)
+	before := time.Now().UnixMilli()
+	sent := w.send("t", 0, "", "one")
+	after := time.Now().UnixMilli()
+	w.send("t", 0, "", "two")
+	answer := w.ok(protocol.GetEarliestMsgStoreTime, &protocol.GetEarliestMsgStoretimeRequestHeader{Topic: "t"}, nil)
+	var h protocol.GetEarliestMsgStoretimeResponseHeader
+	if err := h.DecodeExt(&answer.Ext); err != nil || h.Timestamp < before || h.Timestamp > after {
+		t.Errorf("earliest %d, want %d … %d, %v", h.Timestamp, before, after, err)
+	}
+	host, _, err := message.ParseOffsetMsgID(sent.MsgID)
+	if err != nil || host != w.svc.self.storeHost {
+		t.Errorf("message id %s names %s, want %s: %v", sent.MsgID, host, w.svc.self.storeHost, err)
+	}
+}

@@ -50,6 +50,9 @@ func startLogged(t *testing.T, log *slog.Logger, change func(*config.Config)) *w
 	ended := make(chan error, 1)
 	go func() { ended <- svc.Run(ctx) }()
 	w := &wire{t: t, svc: svc, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	if cfg.Listen.BindAddress == "::1" {
+		w.addr = net.JoinHostPort("::1", strconv.Itoa(port))
+	}
 	select {
 	case <-svc.Listening():
 	case err := <-ended:
