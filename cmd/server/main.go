@@ -37,7 +37,10 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		Version:       buildVersion(),
 	}
-	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand())
+	r := &remote{}
+	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand(),
+		topicCommand(r), groupCommand(r), sendCommand(r), receiveCommand(r), tailCommand(r), lagCommand(r),
+		messageCommand(r), dlqCommand(r), configCommand(r))
 	return root
 }
 

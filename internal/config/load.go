@@ -74,6 +74,11 @@ func (l *Loaded) apply(values map[string]string, origin string) error {
 	return errors.Join(faults...)
 }
 
+// clientVariables are the environment of the commands that talk to a server; they say nothing to the server itself.
+func clientVariables() []string {
+	return []string{"ROQUET_SERVER", "ROQUET_USER", "ROQUET_PASSWORD", "ROQUET_TOKEN", "ROQUET_CA"}
+}
+
 func (l *Loaded) applyEnvironment(environ []string) error {
 	names := map[string]string{}
 	for _, s := range l.Settings() {
@@ -82,7 +87,7 @@ func (l *Loaded) applyEnvironment(environ []string) error {
 	var faults []error
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "ROQUET_") {
+		if !strings.HasPrefix(name, "ROQUET_") || slices.Contains(clientVariables(), name) {
 			continue
 		}
 		key, known := names[name]

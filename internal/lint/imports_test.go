@@ -13,7 +13,7 @@ import (
 var ranks = map[string]int{
 	"internal/message":         0,
 	"internal/protocol":        0,
-	"api/":                     0,
+	"api":                      0,
 	"internal/lint":            0,
 	"internal/commitlog":       10,
 	"internal/index":           10,
@@ -29,6 +29,7 @@ var ranks = map[string]int{
 	"internal/gateway":         60,
 	"internal/service":         70,
 	"internal/config":          10,
+	"internal/client":          10, // the REST API from outside
 	"internal/conformance":     80,
 	"cmd/server":               80,
 }
@@ -43,6 +44,7 @@ var fences = map[string][]string{
 		"internal/gateway/",
 		"internal/service/",
 		"internal/telemetry/",
+		"internal/client/",
 	},
 	"github.com/spf13/cobra": {"cmd/server/"},
 }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+)
+
+// deadPrefix begins the names of dead letter topics.
+const deadPrefix = "%DLQ%"
+
+// dlqCommand looks after dead letters.
+func dlqCommand(r *remote) *cobra.Command {
+	var in v1.BrowseDeadLettersRequest
+	var from int64
+	show := r.verb("show GROUP", "Show dead letters of a group, from the first one not redriven", cobra.ExactArgs(1),
+		func(c *call) error {
+			in.Group = c.args[0]
+			if from >= 0 {
+				in.Offset = &from
+			}
+			found, err := c.BrowseDeadLetters(c, &in)
+			if err != nil {
+				return err
+			}
+			w := &messageWriter{call: c}
+			if err := w.write(found.GetMessages()); err != nil {
+				return err
+			}
+			return c.say("%d of %d dead letters", w.written, found.GetMaxOffset()-found.GetMinOffset())
+		})
+	show.Flags().Int32VarP(&in.Max, "max", "n", maxReceive, "how many at most")
+	show.Flags().Int64Var(&from, "from", -1, "begin at an offset")
+	return r.noun("dlq", "Look after dead letters", r.verb("list", "List groups that have dead letters", cobra.NoArgs,
+		listDead), show, redriveCommand(r))
+}
+
+// deadLetters is how many dead letters a group has.
+type deadLetters struct {
+	Group    string `json:"group"`
+	Messages int64  `json:"messages"`
+	Left     int64  `json:"notRedriven"`
+}
+
+func listDead(c *call) error {
+	all, err := listTopics(c, c.Client)
+	if err != nil {
+		return err
+	}
+	rows := []deadLetters{}
+	for _, t := range all.GetTopics() {
+		group, ok := strings.CutPrefix(t.GetName(), deadPrefix)
+		if !ok {
+			continue
+		}
+		d, err := c.BrowseDeadLetters(c, &v1.BrowseDeadLettersRequest{Group: group, Max: 1})
+		if err != nil {
+			return fmt.Errorf("dead letters of group %s: %w", group, err)
+		}
+		left := int64(0)
+		if len(d.GetMessages()) > 0 {
+			left = d.GetMaxOffset() - d.GetMessages()[0].GetOffset()
+		}
+		rows = append(rows, deadLetters{group, d.GetMaxOffset() - d.GetMinOffset(), left})
+	}
+	return c.showPlain(rows, "GROUP MESSAGES NOT-REDRIVEN", func(row func(...any)) {
+		for _, r := range rows {
+			row(r.Group, r.Messages, r.Left)
+		}
+	})
+}
+
+// redriveCommand publishes dead letters again.
+func redriveCommand(r *remote) *cobra.Command {
+	var limit int
+	cmd := r.verb("redrive GROUP", "Publish dead letters again to the topics they came from, each once",
+		cobra.ExactArgs(1), func(c *call) error {
+			bar, done := c.progress(-1, "dead letters"), 0
+			for limit == 0 || done < limit {
+				in := &v1.RedriveDeadLettersRequest{Group: c.args[0], Max: maxBatch}
+				if limit > 0 {
+					in.Max = int32(min(limit-done, maxBatch))
+				}
+				out, err := c.RedriveDeadLetters(c, in)
+				if err != nil {
+					return fmt.Errorf("after %d dead letters: %w", done, err)
+				}
+				for _, result := range out.GetResults() {
+					if err := c.redriven(result); err != nil {
+						return err
+					}
+					done++
+				}
+				bar.add(len(out.GetResults()))
+				if out.GetRemaining() == 0 || len(out.GetResults()) == 0 {
+					break
+				}
+			}
+			bar.end()
+			return c.say("redrove %d dead letters", done)
+		})
+	cmd.Flags().IntVarP(&limit, "max", "n", 0, "how many at most; 0: all")
+	return cmd
+}
+
+func (c *call) redriven(result *v1.RedriveResult) error {
+	if result.GetError() != nil {
+		return errors.New(result.GetError().GetMessage())
+	}
+	if c.json() {
+		return c.jsonLine(result)
+	}
+	return nil
+}

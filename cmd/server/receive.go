@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+)
+
+// Limits of one receive.
+const (
+	maxReceive = 32
+	maxWait    = 30 * time.Second
+)
+
+// receiving is what the flags of receive say.
+type receiving struct {
+	in              v1.ReceiveRequest
+	tag, sql        string
+	max             int
+	wait, invisible time.Duration
+	ack, bodies     bool
+}
+
+// receiveCommand receives as a member of a group.
+func receiveCommand(r *remote) *cobra.Command {
+	var s receiving
+	cmd := r.verb("receive TOPIC", "Receive messages as a group; unless acknowledged, they come again",
+		cobra.ExactArgs(1), func(c *call) error { return s.run(c) })
+	cmd.Example = "  roquet receive orders --group billing --max 10 --wait 5s --ack\n" +
+		"  roquet receive orders -g billing --max 1000 --ack --body > bodies.txt"
+	flags := cmd.Flags()
+	flags.StringVarP(&s.in.Group, "group", "g", "", "the consumer group")
+	flags.IntVarP(&s.max, "max", "n", 1, "how many at most")
+	flags.DurationVar(&s.wait, "wait", 0, "how long to wait when there are none")
+	flags.DurationVar(&s.invisible, "invisible", 30*time.Second, "for how long nobody else of the group gets them")
+	flags.BoolVar(&s.ack, "ack", false, "acknowledge them once they are written")
+	flags.BoolVar(&s.bodies, "body", false, "write bodies only, a message a line")
+	flags.StringVar(&s.tag, "tag", "", "with this tag, or one of several: a || b")
+	flags.StringVar(&s.sql, "sql", "", "for whose properties this SQL92 expression holds")
+	cmd.MarkFlagsMutuallyExclusive("tag", "sql")
+	_ = cmd.MarkFlagRequired("group") // it is there
+	r.completeFlag(cmd, "group", "GROUP")
+	r.addFlags(flags)
+	return cmd
+}
+
+func (s *receiving) run(c *call) error {
+	s.in.Topic, s.in.Invisible = c.args[0], durationpb.New(s.invisible)
+	if s.tag != "" {
+		s.in.Filter = &v1.ReceiveRequest_Tag{Tag: s.tag}
+	} else if s.sql != "" {
+		s.in.Filter = &v1.ReceiveRequest_Sql{Sql: s.sql}
+	}
+	out := &messageWriter{call: c, handles: !s.ack, bodies: s.bodies}
+	until := time.Now().Add(s.wait)
+	for got := 0; got < s.max; {
+		wait := min(max(time.Until(until), 0), maxWait, c.Timeout*3/4)
+		s.in.MaxMessages, s.in.Wait = int32(min(s.max-got, maxReceive)), durationpb.New(wait)
+		answer, err := c.Receive(c, &s.in)
+		if err != nil {
+			return err
+		}
+		if len(answer.GetMessages()) == 0 {
+			if !time.Now().Before(until) {
+				break
+			}
+			continue
+		}
+		got += len(answer.GetMessages())
+		if err := errors.Join(out.write(answer.GetMessages()), s.settle(c, answer.GetMessages())); err != nil {
+			return err
+		}
+	}
+	if out.written == 0 && !s.bodies {
+		return c.say("no messages")
+	}
+	return nil
+}
+
+// settle acknowledges what was written.
+func (s *receiving) settle(c *call, messages []*v1.Message) error {
+	if !s.ack {
+		return nil
+	}
+	in := &v1.AckRequest{Group: s.in.GetGroup()}
+	for _, m := range messages {
+		in.ReceiptHandles = append(in.ReceiptHandles, m.GetReceiptHandle())
+	}
+	answer, err := c.Ack(c, in)
+	if err != nil {
+		return fmt.Errorf("acknowledge: %w", err)
+	}
+	for i, result := range answer.GetResults() {
+		if result.GetError() != nil {
+			return fmt.Errorf(
+				"acknowledge message %s: %s",
+				messages[i].GetMessageId(),
+				result.GetError().GetMessage(),
+			)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+)
+
+// Bounds of what is sent in one request, and of a line of --file.
+const (
+	maxBatch      = 500
+	maxBatchBytes = 1 << 20
+	maxLine       = 16 << 20
+)
+
+// sending is what the flags of send say.
+type sending struct {
+	message v1.NewMessage // but for its payload
+	delay   time.Duration
+	at      string
+	count   int
+	file    string
+}
+
+// sendCommand publishes.
+func sendCommand(r *remote) *cobra.Command {
+	var s sending
+	cmd := r.verb("send TOPIC [BODY]", "Send messages; BODY - reads one from standard input", cobra.RangeArgs(1, 2),
+		func(c *call) error { return s.run(c) })
+	cmd.Example = "  roquet send orders hello --tag paid --key order-1\n" +
+		"  roquet send orders --file messages.txt        # a message a line; - is standard input\n" +
+		"  roquet send orders reminder --delay 90m"
+	flags := cmd.Flags()
+	flags.StringVar(&s.message.Tag, "tag", "", "one word that groups can select messages by")
+	flags.StringSliceVar(&s.message.Keys, "key", nil, "words that the message can be found by")
+	flags.StringVar(&s.message.Group, "group", "", "message group: its messages stay in order")
+	flags.StringToStringVar(&s.message.Properties, "property", nil, "properties: key=value")
+	flags.DurationVar(&s.delay, "delay", 0, "deliver it after so long")
+	flags.StringVar(&s.at, "at", "", "deliver it at a time: 2026-12-24T18:00:00Z")
+	flags.IntVar(&s.count, "count", 1, "send it so often")
+	flags.StringVar(&s.file, "file", "", "send each line of a file; - is standard input")
+	cmd.MarkFlagsMutuallyExclusive("delay", "at")
+	r.addFlags(flags)
+	return cmd
+}
+
+func (s *sending) run(c *call) error {
+	switch {
+	case s.at != "":
+		at, err := time.Parse(time.RFC3339Nano, s.at)
+		if err != nil {
+			return fmt.Errorf("--at: %q is no time such as 2026-12-24T18:00:00Z", s.at)
+		}
+		s.message.Due = &v1.NewMessage_DeliverAt{DeliverAt: timestamppb.New(at)}
+	case s.delay > 0:
+		s.message.Due = &v1.NewMessage_Delay{Delay: durationpb.New(s.delay)}
+	}
+	if s.file != "" {
+		if len(c.args) > 1 || s.count != 1 {
+			return errors.New("--file brings the bodies itself: leave out BODY and --count")
+		}
+		return s.sendLines(c)
+	}
+	if len(c.args) < 2 {
+		return errors.New("no message: roquet send TOPIC BODY, or BODY - for standard input, or --file")
+	}
+	body := []byte(c.args[1])
+	if c.args[1] == "-" {
+		var err error
+		if body, err = io.ReadAll(c.cmd.InOrStdin()); err != nil {
+			return err
+		}
+	}
+	if s.count == 1 {
+		result, err := c.Publish(c, &v1.PublishRequest{Topic: c.args[0], Message: s.with(body)})
+		if err != nil {
+			return err
+		}
+		return c.showSent(result)
+	}
+	b := s.batch(c, int64(s.count))
+	for range s.count {
+		if err := b.add(body); err != nil {
+			return err
+		}
+	}
+	return b.finish()
+}
+
+// with is the message with a body.
+func (s *sending) with(body []byte) *v1.NewMessage {
+	m, _ := proto.Clone(&s.message).(*v1.NewMessage) // it is one
+	if utf8.Valid(body) {
+		m.Payload = &v1.NewMessage_Text{Text: string(body)}
+	} else {
+		m.Payload = &v1.NewMessage_Body{Body: body}
+	}
+	return m
+}
+
+func (c *call) showSent(result *v1.PublishResult) error {
+	return c.show(result, "", func(row func(...any)) {
+		row("message id", result.GetMessageId())
+		row("queue", result.GetQueueId())
+		row("offset", result.GetOffset())
+		if result.RecallHandle != nil {
+			row("recall handle", result.GetRecallHandle())
+		}
+	})
+}
+
+// sendLines sends each line that is not empty.
+func (s *sending) sendLines(c *call) (err error) {
+	in := c.cmd.InOrStdin()
+	if s.file != "-" {
+		file, err := os.Open(s.file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	}
+	b := s.batch(c, -1)
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		if line := bytes.TrimSuffix(lines.Bytes(), []byte("\r")); len(line) > 0 {
+			if err := b.add(line); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.finish(); err != nil {
+		return err
+	}
+	return lines.Err()
+}
+
+// batch gathers messages and sends them some at a time.
+type batch struct {
+	*call
+	*sending
+	bar          progress
+	in           v1.PublishBatchRequest
+	size         int // bytes of bodies gathered
+	sent, failed int
+	cause        error // of the first failure
+}
+
+func (s *sending) batch(c *call, whole int64) *batch {
+	b := &batch{call: c, sending: s, bar: c.progress(whole, "messages")}
+	b.in.Topic = c.args[0]
+	return b
+}
+
+func (b *batch) add(body []byte) error {
+	if len(b.in.Messages) >= maxBatch || b.size > 0 && b.size+len(body) > maxBatchBytes {
+		if err := b.flush(); err != nil {
+			return err
+		}
+	}
+	b.in.Messages, b.size = append(b.in.Messages, b.with(body)), b.size+len(body)
+	return nil
+}
+
+func (b *batch) flush() error {
+	out, err := b.PublishBatch(b, &b.in)
+	if err != nil {
+		return fmt.Errorf("after %d messages: %w", b.sent, err)
+	}
+	for _, result := range out.GetResults() {
+		if result.GetError() != nil {
+			if b.failed++; b.cause == nil {
+				b.cause = errors.New(result.GetError().GetMessage())
+			}
+			continue
+		}
+		b.sent++
+		if b.json() {
+			if err := b.jsonLine(result); err != nil {
+				return err
+			}
+		}
+	}
+	b.bar.add(len(b.in.Messages))
+	b.in.Messages, b.size = nil, 0
+	return nil
+}
+
+// finish sends the rest and says how many were stored.
+func (b *batch) finish() error {
+	if len(b.in.Messages) > 0 {
+		if err := b.flush(); err != nil {
+			return err
+		}
+	}
+	b.bar.end()
+	if b.failed > 0 {
+		return fmt.Errorf("%d messages sent, %d refused, the first because: %w", b.sent, b.failed, b.cause)
+	}
+	return b.say("sent %d messages", b.sent)
+}
