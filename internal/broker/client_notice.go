@@ -85,19 +85,49 @@ func (c *Clients) findConflictsLocked(group *consumerGroup, m *member, changed b
 		if other == m {
 			continue
 		}
-		if other.clientID == m.clientID && m.model != Broadcasting && bothAlive(m, other) {
-			group.warn(conflictKey{kind: ConflictClientID}, m, other, now, after)
-		}
-		if compared++; !changed || compared > maxCompared {
-			continue
-		}
-		if other.model != m.model || other.typ != m.typ {
-			group.warn(conflictKey{kind: ConflictModel}, m, other, now, after)
-		}
-		if topic, differ := differing(m.subs, other.subs); differ && m.subs != nil && other.subs != nil {
-			group.warn(conflictKey{ConflictSubscription, topic}, m, other, now, after)
+		compared++
+		for _, key := range m.misfits(other) {
+			if key.kind == ConflictClientID || changed && compared <= maxCompared {
+				group.warn(key, m, other, now, after)
+			}
 		}
 	}
+}
+
+// misfits is what is wrong with m and other in one group.
+func (m *member) misfits(other *member) (keys []conflictKey) {
+	if other.clientID == m.clientID && m.model != Broadcasting && bothAlive(m, other) {
+		keys = append(keys, conflictKey{kind: ConflictClientID})
+	}
+	if other.model != m.model || other.typ != m.typ {
+		keys = append(keys, conflictKey{kind: ConflictModel})
+	}
+	if topic, differ := differing(m.subs, other.subs); differ && m.subs != nil && other.subs != nil {
+		keys = append(keys, conflictKey{ConflictSubscription, topic})
+	}
+	return keys
+}
+
+// ConflictsOf returns what is wrong among the members of a group now, each kind once: every member is compared with
+// the one that came before it.
+func (c *Clients) ConflictsOf(group string) (found []Conflict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, ok := c.consumers.Load(group)
+	if !ok {
+		return nil
+	}
+	seen := map[conflictKey]bool{}
+	members := ordered(g.members)
+	for i, m := range members {
+		for _, key := range m.misfits(members[max(i-1, 0)]) {
+			if i > 0 && !seen[key] {
+				seen[key] = true
+				found = append(found, g.conflict(key, members[i-1], m))
+			}
+		}
+	}
+	return found
 }
 
 // maxCompared is with how many others of its group, chosen at random, a member's model and subscriptions are
@@ -125,8 +155,9 @@ func (g *consumerGroup) warn(key conflictKey, a, b *member, now time.Time, after
 		g.warned = map[conflictKey]time.Time{}
 	}
 	g.warned[key] = now
-	after.conflicts = append(after.conflicts, Conflict{
-		Kind: key.kind, Group: g.name, Topic: key.topic,
-		Members: [2]Member{a.public(), b.public()},
-	})
+	after.conflicts = append(after.conflicts, g.conflict(key, a, b))
+}
+
+func (g *consumerGroup) conflict(key conflictKey, a, b *member) Conflict {
+	return Conflict{Kind: key.kind, Group: g.name, Topic: key.topic, Members: [2]Member{a.public(), b.public()}}
 }

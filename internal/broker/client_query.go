@@ -4,6 +4,7 @@ package broker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -123,16 +124,16 @@ func (c *Clients) ProducerGroups() map[string][]Member {
 func (c *Clients) Conflicts() int64 { return c.conflicts.Load() }
 
 func public(members map[uint64]*member) []Member {
-	ordered := make([]*member, 0, len(members))
-	for _, m := range members {
-		ordered = append(ordered, m)
-	}
-	slices.SortFunc(ordered, func(a, b *member) int { return cmp.Compare(a.order, b.order) })
-	found := make([]Member, 0, len(ordered))
-	for _, m := range ordered {
+	found := make([]Member, 0, len(members))
+	for _, m := range ordered(members) {
 		found = append(found, m.public())
 	}
 	return found
+}
+
+// ordered returns members in the order in which they came.
+func ordered(members map[uint64]*member) []*member {
+	return slices.SortedFunc(maps.Values(members), func(a, b *member) int { return cmp.Compare(a.order, b.order) })
 }
 
 // Expire takes out everyone who was not heard of for ChannelExpiredTimeout and returns the channels that are

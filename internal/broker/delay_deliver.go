@@ -81,7 +81,7 @@ func NewDelays(topics *Topics, log TimerLog, logger *slog.Logger) *Delays {
 	d := &Delays{topics: topics, log: log, logger: logger, kick: make(chan struct{}, 1), ahead: newReadAhead()}
 	d.mu.due = newDueKeys()
 	d.mu.free = sync.NewCond(&d.mu.Mutex)
-	d.mu.stats.waiting = newPendingCount()
+	d.mu.stats.waiting, d.mu.stats.since = newPendingCount(), time.Now()
 	return d
 }
 
@@ -353,6 +353,7 @@ func (d *Delays) settle(dv *delivery, err error) {
 	}
 	if err == nil {
 		d.mu.stats.delivered += int64(len(dv.write.Messages))
+		d.mu.stats.rate(now)
 	}
 	waited := d.settledLocked()
 	d.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 // DefaultDelayLevels is RocketMQ's table of delay levels. Source: MessageStoreConfig messageDelayLevel.
 const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-// maxDelayLevels bounds the table: a level is a byte of the timer's key and a queue of the schedule topic.
-const maxDelayLevels = 255
+// MaxDelayLevels bounds the table of delay levels: a level is a byte of the timer's key and a queue of the
+// schedule topic.
+const MaxDelayLevels = 255
 
 // DelayLevels is the table of delays that messages ask for by number: level 1 is its first entry. It is
 // immutable.
@@ -38,10 +39,10 @@ func ParseDelayLevels(text string) (DelayLevels, error) {
 		}
 		levels.delays = append(levels.delays, time.Duration(n)*unit)
 	}
-	if len(levels.delays) > maxDelayLevels {
+	if len(levels.delays) > MaxDelayLevels {
 		return DelayLevels{}, &InvalidError{
 			What: "messageDelayLevel", Value: text,
-			Reason: fmt.Sprintf("it has %d levels, the limit is %d", len(levels.delays), maxDelayLevels),
+			Reason: fmt.Sprintf("it has %d levels, the limit is %d", len(levels.delays), MaxDelayLevels),
 		}
 	}
 	return levels, nil

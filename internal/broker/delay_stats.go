@@ -21,6 +21,7 @@ type DelayStats struct {
 	// start.
 	Waiting  int64
 	Counting bool
+	TPS      float64       // deliveries a second lately
 	Late     time.Duration // by how much the last delivery was late, when it was durable
 	// Lateness counts deliveries by how late they were; LateSum is the sum.
 	Lateness [lateBuckets + 1]int64
@@ -51,6 +52,22 @@ type delayStats struct {
 	delivered, dropped, recalled int64
 	late                         lateness
 	waiting                      pendingCount
+
+	since  time.Time // the rate is counted since, and was tps before
+	before int64     // delivered by then
+	tps    float64
+}
+
+// rateSpan is over how long the rate of deliveries is counted.
+const rateSpan = 10 * time.Second
+
+// rate returns deliveries a second.
+func (s *delayStats) rate(now time.Time) float64 {
+	if span := now.Sub(s.since); span >= rateSpan {
+		s.tps = float64(s.delivered-s.before) / span.Seconds()
+		s.since, s.before = now, s.delivered
+	}
+	return s.tps
 }
 
 // lateness is by how much deliveries were late.
@@ -78,7 +95,7 @@ func (d *Delays) Stats() DelayStats {
 	return DelayStats{
 		Delivered: st.delivered, Dropped: st.dropped, Recalled: st.recalled, InFlight: len(d.mu.due.taken),
 		Waiting: st.waiting.total, Counting: st.waiting.counting,
-		Late: st.late.last, Lateness: st.late.buckets, LateSum: st.late.sum,
+		TPS: st.rate(time.Now()), Late: st.late.last, Lateness: st.late.buckets, LateSum: st.late.sum,
 	}
 }
 
@@ -90,18 +107,25 @@ func (d *Delays) Waiting() map[string]int64 {
 	return maps.Clone(d.mu.stats.waiting.byTopic)
 }
 
-// Pending returns, by delay level, the lowest queue offset in the schedule topic that still waits. Levels
-// where nothing waits are missing. It reads every timer: it is for an operator's question.
+// Pending returns, by delay level, the queue offset in the schedule topic of the message that is due first.
+// Levels where nothing waits are missing. It reads timers until it has seen every level: it is for an operator's
+// question.
 func (d *Delays) Pending() (map[int]message.QueueOffset, error) {
-	lowest := map[int]message.QueueOffset{}
+	d.mu.Lock()
+	levels, counting := len(d.mu.stats.waiting.byLevel), d.mu.stats.waiting.counting
+	d.mu.Unlock()
+	first := map[int]message.QueueOffset{}
+	if levels == 0 && !counting {
+		return first, nil
+	}
 	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
 		k, ok := decodeTimerKey(key)
-		if known, seen := lowest[int(k.level)]; ok && k.level != timerLevel && (!seen || k.offset < known) {
-			lowest[int(k.level)] = k.offset
+		if _, seen := first[int(k.level)]; ok && k.level != timerLevel && !seen {
+			first[int(k.level)] = k.offset
 		}
-		return true
+		return counting || len(first) < levels
 	})
-	return lowest, err
+	return first, err
 }
 
 // Distribution returns how many messages are due within each of bounds from now, which must ascend; a message
@@ -162,6 +186,7 @@ func (d *Delays) count(ctx context.Context) {
 type pendingCount struct {
 	total    int64
 	byTopic  map[string]int64
+	byLevel  map[uint8]int64 // delay levels alone
 	counting bool
 	cursor   []byte // the last key scanned
 	changed  map[string]pendingChange
@@ -173,7 +198,9 @@ type pendingChange struct {
 }
 
 func newPendingCount() pendingCount {
-	return pendingCount{byTopic: map[string]int64{}, counting: true, changed: map[string]pendingChange{}}
+	return pendingCount{
+		byTopic: map[string]int64{}, byLevel: map[uint8]int64{}, counting: true, changed: map[string]pendingChange{},
+	}
 }
 
 // note takes note of a timer that was made (live) or ended.
@@ -188,33 +215,38 @@ func (p *pendingCount) note(key, topic []byte, live bool) {
 	if !live {
 		change = -1
 	}
-	p.add(topic, change)
+	p.add(key, topic, change)
 }
 
 // scanned takes note of a timer that was there when the scan began.
 func (p *pendingCount) scanned(key, topic []byte) {
 	p.cursor = append(p.cursor[:0], key...)
 	if _, newer := p.changed[string(key)]; !newer {
-		p.add(topic, 1)
+		p.add(key, topic, 1)
 	}
 }
 
 func (p *pendingCount) finish() {
 	p.counting = false
-	for _, c := range p.changed {
+	for key, c := range p.changed {
 		if c.live {
-			p.add([]byte(c.topic), 1)
+			p.add([]byte(key), []byte(c.topic), 1)
 		}
 	}
 	p.changed, p.cursor = nil, nil
 }
 
-func (p *pendingCount) add(topic []byte, change int64) {
+func (p *pendingCount) add(key, topic []byte, change int64) {
 	p.total = max(0, p.total+change)
-	n := p.byTopic[string(topic)] + change
-	if n <= 0 {
-		delete(p.byTopic, string(topic))
-		return
+	if k, ok := decodeTimerKey(key); ok && k.level != timerLevel {
+		addTo(p.byLevel, k.level, change)
 	}
-	p.byTopic[string(topic)] = n
+	addTo(p.byTopic, string(topic), change)
+}
+
+// addTo changes a counter, and lets go of it at zero.
+func addTo[K comparable](counts map[K]int64, key K, change int64) {
+	if counts[key] += change; counts[key] <= 0 {
+		delete(counts, key)
+	}
 }

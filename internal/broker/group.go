@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,13 @@ func NewGroupConfig(name string) GroupConfig {
 		ConsumeTimeoutMinute: defaultConsumeTimeoutMinute, RetryPolicy: GroupRetryPolicy{Type: "CUSTOMIZED"},
 		Attributes: map[string]string{},
 	}
+}
+
+// urgent tells whether a receive takes the highest priorities first: it does in priority.factor percent of them, so
+// that a group can keep the others from waiting for ever. Source: PopMessageProcessor.java of RocketMQ 5.5.
+func (c *GroupConfig) urgent() bool {
+	factor, err := strconv.Atoi(c.Attributes[attributePriorityFactor])
+	return err != nil || rand.IntN(100) < factor
 }
 
 // UnmarshalJSON sets what is missing to its default, as RocketMQ does.

@@ -3,8 +3,6 @@
 package broker
 
 import (
-	"strings"
-
 	"github.com/roquetmq/roquet/internal/broker/pop"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
@@ -19,45 +17,45 @@ type PeekRequest struct {
 }
 
 // Peek returns messages that a group has not received, or that came back; they stay where they are, and have
-// no handles. Errors are Pop's. Source: PeekMessageProcessor.java.
-func (p *Popper) Peek(req *PeekRequest) ([]message.Record, error) {
+// no handles. rest is how many there are in the queues that nobody has received. Errors are Pop's. Source:
+// PeekMessageProcessor.java.
+func (p *Popper) Peek(req *PeekRequest) (found []message.Record, rest int64, err error) {
 	if p.cfg.ReadDisabled {
-		return nil, &PermissionError{Denial: DeniedBrokerPeek, Name: p.cfg.BrokerAddr}
+		return nil, 0, &PermissionError{Denial: DeniedBrokerPeek, Name: p.cfg.BrokerAddr}
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	group, ok := p.groups.Lookup(req.Group)
-	if !ok {
-		return nil, &GroupNotExistError{Group: strings.Clone(req.Group)}
-	}
-	if !group.ConsumeEnable {
-		return nil, &PermissionError{Denial: DeniedGroup, Name: group.Name}
+	group, err := p.consuming(req.Group)
+	if err != nil {
+		return nil, 0, err
 	}
 	first, n := req.QueueID, int32(1)
 	if req.QueueID == AllQueues {
 		first, n = 0, topic.ReadQueueNums
 	}
-	var found []message.Record
-	room := min(req.MaxCount, MaxPopCount)
-	for id := first; id < first+n && len(found) < room; id++ {
-		if found, err = p.peekAt(group.Name, topic.Name, id, room, found); err != nil {
-			return nil, err
+	key, room := popKey{topic.Name, group.Name}, min(req.MaxCount, MaxPopCount)
+	for id := first; id < first+n; id++ {
+		next, again, err := p.peekPlan(key, id, room-len(found))
+		if err != nil {
+			return nil, 0, err
+		}
+		_, maximum, _ := p.store.Bounds(topic.Name, id)
+		rest += int64(max(0, maximum-next))
+		if found, err = p.peekAt(key, id, next, again, room, found); err != nil {
+			return nil, 0, err
 		}
 	}
-	return found, nil
+	return found, rest, nil
 }
 
-// peekAt adds what one queue has.
-func (p *Popper) peekAt(group, topic string, id int32, room int, found []message.Record,
+// peekAt adds what one queue has: what came back, and what is new from next on.
+func (p *Popper) peekAt(
+	key popKey, id int32, next message.QueueOffset, again []message.QueueOffset, room int, found []message.Record,
 ) ([]message.Record, error) {
-	next, again, err := p.peekPlan(group, topic, id, room-len(found))
-	if err != nil {
-		return nil, err
-	}
 	for _, off := range again {
-		rec, err := p.message(popKey{topic, group}, id, off)
+		rec, err := p.message(key, id, off)
 		switch {
 		case err == nil:
 			found = append(found, rec)
@@ -69,11 +67,7 @@ func (p *Popper) peekAt(group, topic string, id int32, room int, found []message
 		return found, nil
 	}
 	f := store.FetchRequest{
-		Topic:    topic,
-		QueueID:  id,
-		From:     next,
-		MaxCount: room - len(found),
-		MaxBytes: p.cfg.MaxBytes,
+		Topic: key.topic, QueueID: id, From: next, MaxCount: room - len(found), MaxBytes: p.cfg.MaxBytes,
 	}
 	res := p.store.Fetch(&f)
 	if res.Status == store.OffsetTooSmall {
@@ -89,24 +83,26 @@ func (p *Popper) peekAt(group, topic string, id int32, room int, found []message
 	return found, nil
 }
 
-// peekPlan returns where new messages begin for the group, and what came back.
-func (p *Popper) peekPlan(group, topic string, id int32, room int) (
+// peekPlan returns where new messages begin for the group, and up to room of those that came back.
+func (p *Popper) peekPlan(key popKey, id int32, room int) (
 	next message.QueueOffset, again []message.QueueOffset, err error,
 ) {
-	if s, ok := p.shares.Load(popKey{topic, group}); ok {
+	if s, ok := p.shares.Load(key); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err := p.usableLocked(s); err != nil {
 			return 0, nil, err
 		}
 		if q := s.queueLocked(id); q != nil {
-			plan := q.Plan(nowMillis(), pop.Ask{MaxCount: room, MaxTimes: p.maxTimes(group)}, nil)
-			return q.Next(), plan.Again, nil
+			if room > 0 {
+				again = q.Plan(nowMillis(), pop.Ask{MaxCount: room, MaxTimes: p.maxTimes(key.group)}, nil).Again
+			}
+			return q.Next(), again, nil
 		}
 	}
-	if off, ok := p.offsets.Query(group, topic, id); ok {
+	if off, ok := p.offsets.Query(key.group, key.topic, id); ok {
 		return off, nil, nil
 	}
-	minimum, _, _ := p.store.Bounds(topic, id)
+	minimum, _, _ := p.store.Bounds(key.topic, id)
 	return minimum, nil, nil
 }

@@ -93,7 +93,9 @@ func (p *Popper) look(req *PopRequest, s *popShare) error {
 	for i := range n {
 		id := first + i
 		if req.QueueID == AllQueues {
-			id %= n
+			if id %= n; req.urgent {
+				id = n - 1 - i
+			}
 		}
 		if len(t.takes) == cap(t.takes) {
 			t.takes = append(t.takes, popTake{})

@@ -77,6 +77,7 @@ type popping struct {
 	seen    uint64    // popShare.signals before it looked
 	seat    popSeat
 	notify  bool
+	urgent  bool // the higher queues first
 	woken   bool // it waited before
 }
 
@@ -261,7 +262,7 @@ func (p *Popper) checkTopic(req *PopRequest) error {
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err == nil {
-		req.queues = topic.ReadQueueNums
+		req.queues, req.urgent = topic.ReadQueueNums, topic.prioritized()
 	}
 	return err
 }
@@ -281,18 +282,28 @@ func (p *Popper) readable(name string, queueID int32) (*TopicConfig, error) {
 	return topic, nil
 }
 
+// consuming returns a group that may consume.
+func (p *Popper) consuming(name string) (*GroupConfig, error) {
+	group, ok := p.groups.Lookup(name)
+	if !ok {
+		return nil, &GroupNotExistError{Group: strings.Clone(name)}
+	}
+	if !group.ConsumeEnable {
+		return nil, &PermissionError{Denial: DeniedGroup, Name: group.Name}
+	}
+	return group, nil
+}
+
 // prepare checks in the original's order what may be received, and finds the share.
 func (p *Popper) prepare(req *PopRequest) error {
 	if err := p.checkTopic(req); err != nil {
 		return err
 	}
-	group, ok := p.groups.Lookup(req.Group)
-	if !ok {
-		return &GroupNotExistError{Group: strings.Clone(req.Group)}
+	group, err := p.consuming(req.Group)
+	if err != nil {
+		return err
 	}
-	if !group.ConsumeEnable {
-		return &PermissionError{Denial: DeniedGroup, Name: group.Name}
-	}
+	req.urgent = req.urgent && group.urgent()
 	if p.groups.Forbidden(req.Group, req.Topic)&PermRead != 0 {
 		return &PermissionError{Denial: DeniedSubscription, Name: group.Name, Topic: strings.Clone(req.Topic)}
 	}

@@ -243,7 +243,7 @@ func (s *popScenario) do(words []string) {
 	case "waiting":
 		s.print("%d receives of %s wait", s.popper.PollingCount(rest[0], rest[1], AllQueues), rest[0])
 	case "peek":
-		found, err := s.popper.Peek(&PeekRequest{Group: rest[0], Topic: rest[1], QueueID: -1, MaxCount: 32})
+		found, _, err := s.popper.Peek(&PeekRequest{Group: rest[0], Topic: rest[1], QueueID: -1, MaxCount: 32})
 		for _, rec := range found {
 			s.print("peek %d/%d %s", rec.QueueID(), rec.QueueOffset(), rec.Body())
 		}

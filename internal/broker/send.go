@@ -247,10 +247,24 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	if err := req.seen.scan(req.Properties); err != nil {
 		return err
 	}
+	if req.seen.prioritized {
+		req.prioritize(cfg)
+	}
 	if IsRetryTopic(req.Topic) {
 		return s.acceptRetry(req)
 	}
 	return s.put(req, req.Topic, req.queueID)
+}
+
+// prioritize picks the queue that a priority means, the higher the more urgent; topics of another type know no
+// priorities. Source: SendMessageProcessor.java of RocketMQ 5.5.
+func (req *SendRequest) prioritize(cfg *TopicConfig) {
+	switch {
+	case !cfg.prioritized():
+		req.Properties = message.WithoutProperty(req.Properties, message.PropertyPriority)
+	case req.seen.priority >= 0 && cfg.WriteQueueNums > 0:
+		req.queueID = min(req.seen.priority, cfg.WriteQueueNums-1)
+	}
 }
 
 // put lays the one message of req down in a queue of topic, or where it waits to get there.

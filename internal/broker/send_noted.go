@@ -16,6 +16,8 @@ type noted struct {
 	cancels     string // TIMER_DEL_UNIQKEY: the message that this one calls back
 	timer       timerRequest
 	delayLevel  int   // as asked for, not clamped
+	priority    int32 // -1 when the message has none
+	prioritized bool  // it has the property
 	immunity    int32 // seconds before the first check-back; transaction.NoImmunity when there is none
 	timerSet    bool  // the delivery time was computed before
 	transaction bool
@@ -25,7 +27,7 @@ type noted struct {
 
 // scan reads an encoded properties text. Errors: *message.SizeError, *message.PropertyError, *IllegalError.
 func (n *noted) scan(props string) error {
-	*n = noted{immunity: noImmunity}
+	*n = noted{immunity: noImmunity, priority: -1}
 	delay := ""
 	err := message.ScanProperties(props, func(name, value string) {
 		switch name {
@@ -47,6 +49,11 @@ func (n *noted) scan(props string) error {
 			n.transaction = strings.EqualFold(value, "true")
 		case message.PropertyCheckImmunityTimeInSeconds:
 			n.immunity = immunitySeconds(value)
+		case message.PropertyPriority:
+			p, err := strconv.ParseInt(value, 10, 32)
+			if n.prioritized = true; err == nil {
+				n.priority = max(-1, int32(p))
+			}
 		case message.PropertyPopCK:
 			n.popCK = true
 		case message.PropertyInnerNum:

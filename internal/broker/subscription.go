@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -145,6 +146,17 @@ type Conflict struct {
 	Group   string
 	Topic   string // with ConflictSubscription: the first topic that differs
 	Members [2]Member
+}
+
+// String says what is wrong, and with whom.
+func (c Conflict) String() string {
+	what := string(c.Kind)
+	if c.Topic != "" {
+		what += " in topic " + c.Topic
+	}
+	a, b := c.Members[0], c.Members[1]
+	return fmt.Sprintf("%s: %s at %s and %s at %s", what, a.ClientID, a.Channel.RemoteAddr(), b.ClientID,
+		b.Channel.RemoteAddr())
 }
 
 // differing returns the first topic, in order, that only one of both wants, or that both want filtered

@@ -51,6 +51,11 @@ func (c *TopicConfig) Readable() bool { return c.Perm&PermRead != 0 }
 // Writable tells whether producers may send to the topic.
 func (c *TopicConfig) Writable() bool { return c.Perm&PermWrite != 0 }
 
+// prioritized tells whether the topic is for messages with priorities.
+func (c *TopicConfig) prioritized() bool {
+	return len(c.Attributes) > 0 && c.Attributes[AttributeMessageType] == "PRIORITY"
+}
+
 func (c *TopicConfig) equal(o *TopicConfig) bool {
 	return c.Name == o.Name && c.ReadQueueNums == o.ReadQueueNums && c.WriteQueueNums == o.WriteQueueNums &&
 		c.Perm == o.Perm && c.FilterType == o.FilterType && c.SysFlag == o.SysFlag && c.Order == o.Order &&

@@ -18,6 +18,8 @@ const (
 	AttributeCleanupPolicy  = "cleanup.policy"
 	AttributeReserveTime    = "reserve.time"
 	AttributeLiteExpiration = "lite.topic.expiration"
+
+	attributePriorityFactor = "priority.factor" // of groups
 )
 
 // AttributeError says why a change of attributes was refused.
@@ -143,7 +145,7 @@ func topicAttributes() map[string]attribute {
 // groupAttributes are the attributes of subscription groups. Source: SubscriptionGroupAttributes.java.
 func groupAttributes() map[string]attribute {
 	return map[string]attribute{
-		"priority.factor":                   {verify: inRange(0, 100)},
+		attributePriorityFactor:             {verify: inRange(0, 100)},
 		"lite.bind.topic":                   {verify: anyText},
 		"lite.sub.model":                    {verify: oneOf("Shared", "Exclusive")},
 		"lite.sub.reset.offset.exclusive":   {verify: boolean},

@@ -183,9 +183,7 @@ func (t *Transactions) step(ev transaction.Event) (rest []transaction.Action) {
 		}
 	case transaction.Deleted:
 		if half, known := core.Open(ev.Offset); known {
-			if t.mu.byTopic[half.Topic]--; t.mu.byTopic[half.Topic] <= 0 {
-				delete(t.mu.byTopic, half.Topic)
-			}
+			addTo(t.mu.byTopic, half.Topic, -1)
 		}
 	}
 	actions := core.Step(time.Now(), ev)

@@ -126,6 +126,10 @@ type Message struct {
 	TransTimeout   time.Duration // transactionTimeOut, default 6 s
 	TransInterval  time.Duration // transactionCheckInterval, default 30 s
 	TransCheckMax  int32         // transactionCheckMax, default 15
+
+	ServerSideReset bool  // useServerSideResetOffset, default true: false pushes resets to clients that are online
+	PullCount       int   // maxTransferCountOnMessageInMemory: most messages of one pull, default 32
+	PullBytes       int64 // maxTransferBytesOnMessageInMemory: most bytes of one pull, default 256 KiB
 }
 
 // Client bounds what clients may keep in flight, and how long their state lives.
@@ -182,6 +186,8 @@ func New() *Config {
 			TransTimeout:   6 * time.Second,
 			TransInterval:  30 * time.Second,
 			TransCheckMax:  15,
+
+			ServerSideReset: true, PullCount: 32, PullBytes: 256 << 10,
 		},
 		Client: Client{
 			SendTimeout:      2500 * time.Millisecond,

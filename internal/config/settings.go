@@ -239,6 +239,12 @@ func (c *Config) Settings() []Setting {
 			"shortPollingTimeMills", "short-polling",
 			"how long a pull is held when long polling is off", true, ms(&m.ShortPolling),
 		},
+		{"maxTransferCountOnMessageInMemory", "pull-max-count", "most messages of one pull", false, &m.PullCount},
+		{"maxTransferBytesOnMessageInMemory", "pull-max-bytes", "most bytes of one pull", false, &m.PullBytes},
+		{
+			"useServerSideResetOffset", "server-side-reset", "reset offsets here; false: push resets to clients online", true,
+			&m.ServerSideReset,
+		},
 		{
 			"transactionTimeOut", "transaction-timeout",
 			"age at which a half message is first checked", true, ms(&m.TransTimeout),

@@ -24,6 +24,8 @@ type ConsumerConnection struct {
 	ConsumeType       ConsumeType
 	MessageModel      MessageModel
 	SubscriptionTable map[string]SubscriptionData
+	// Conflicts says how members do not fit together, a sentence each. Not the original's; left out when empty.
+	Conflicts []string
 }
 
 func (n *ConsumerConnection) fields(c *bodyCodec) {
@@ -32,6 +34,9 @@ func (n *ConsumerConnection) fields(c *bodyCodec) {
 	n.ConsumeType.field(c)
 	n.MessageModel.field(c)
 	table(c, "subscriptionTable", &n.SubscriptionTable, textKey{}, objectValue[SubscriptionData])
+	if c.when(len(n.Conflicts) > 0) {
+		list(c, "conflicts", &n.Conflicts, textValue)
+	}
 }
 
 // ProducerConnection answers GET_PRODUCER_CONNECTION_LIST.

@@ -156,6 +156,8 @@ func TestWireNames(t *testing.T) {
 	}
 	checkLists(t, w)
 	checkPermissions(t, w)
+	w.ok(protocol.UpdateNamesrvConfig, nil, []byte("logLevel=info\n"))
+	w.refused(protocol.NoPermission, protocol.UpdateNamesrvConfig, nil, []byte("listenPort=1\n"))
 	w.ok(protocol.UnregisterBroker, &protocol.UnRegisterBrokerRequestHeader{
 		BrokerName: "broker-b", BrokerAddr: "10.0.0.9:10911", ClusterName: "C2",
 	}, nil)

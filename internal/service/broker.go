@@ -43,6 +43,7 @@ type node struct {
 	pops    *popRequests
 	assigns *assignmentRequests
 	self    *nodeRequests
+	timers  *timerRequests
 
 	transactions *transactionRequests
 	recalls      *recallRequests
@@ -203,7 +204,7 @@ func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.
 		BrokerAddr: self.storeHost.Addr().String(), ReadDisabled: cfg.Topic.BrokerPermission&broker.PermRead == 0,
 		LitePullDisabled: !cfg.Message.LitePull, LongPollingDisabled: !cfg.Message.LongPolling,
 		ShortPolling: cfg.Message.ShortPolling, Filters: r.filters, MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
-		Logger: log.With("component", "broker"),
+		MaxCount: cfg.Message.PullCount, MaxBytes: int(cfg.Message.PullBytes), Logger: log.With("component", "broker"),
 	}, r.topics, r.groups, r.clients, r.offsets, r.stats, n.store)
 	n.pulls.puller = r.puller
 	n.store.OnSettled(flush)
@@ -215,7 +216,7 @@ func (n *node) share(cfg *config.Config, self *identity, flush func(), log *slog
 	popper, err := broker.NewPopper(broker.PopperConfig{
 		BrokerName: self.brokerName, BrokerAddr: self.storeHost.Addr().String(),
 		ReadDisabled: cfg.Topic.BrokerPermission&broker.PermRead == 0, MaxPollingSize: cfg.Client.PullQueueCount,
-		Filters: r.filters, LogEnd: n.store.End, Flush: flush, Logger: log.With("component", "broker"),
+		MaxBytes: int(cfg.Message.PullBytes), Filters: r.filters, LogEnd: n.store.End, Flush: flush, Logger: log.With("component", "broker"),
 	}, r.topics, r.groups, r.offsets, r.stats, n.store)
 	if err != nil {
 		return err
@@ -240,7 +241,7 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 	}
 	n.topics = &topicRequests{topics: r.topics, store: n.store, stats: r.stats, self: self}
 	n.groups = &groupRequests{groups: r.groups, offsets: r.offsets}
-	n.resets = &resetRequests{offsetRequests: offsets, self: self}
+	n.resets = &resetRequests{offsetRequests: offsets, self: self, clients: r.clients, options: opts}
 	n.observe = &observeRequests{
 		clients: r.clients,
 		topics:  r.topics,
@@ -261,8 +262,10 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 		clients: r.clients,
 		self:    self,
 	}
+	n.timers = &timerRequests{delays: r.delays, stats: r.stats, store: n.store}
 	n.self = &nodeRequests{
 		store: n.store, stats: r.stats, settings: set, lanes: l, version: version, started: time.Now(),
+		timers: n.timers,
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 // nodeRequests shows and changes the process itself: GET_BROKER_RUNTIME_INFO 28, GET_BROKER_CONFIG 26,
-// UPDATE_BROKER_CONFIG 25, GET_BROKER_HA_STATUS 907. Source: AdminBrokerProcessor.java,
-// StoreStatsService.java.
+// UPDATE_BROKER_CONFIG 25, GET_BROKER_HA_STATUS 907, DELETE_EXPIRED_COMMITLOG 329. Source:
+// AdminBrokerProcessor.java, StoreStatsService.java.
 // Known differences: statistics of parts that do not exist here (page cache, transient buffers, thread pools)
 // are 0 or those of the lane that does their work; a configuration change is all or nothing and lasts until
 // the process ends.
@@ -32,6 +32,7 @@ type nodeRequests struct {
 	lanes    *lanes
 	version  string
 	started  time.Time
+	timers   *timerRequests
 }
 
 //lint:long the keys that tools read, one after the other
@@ -58,11 +59,7 @@ func (s *nodeRequests) runtimeInfo(context.Context, *remoting.Call) (remoting.Re
 	set("remainTransientStoreBufferNumbs", 0)
 	set("remainHowManyDataToCommit", 0)
 	set("remainHowManyDataToFlush", fmt.Sprintf("%d B", s.store.Stats().PendingBytes))
-	for _, key := range []string{"timerReadBehind", "timerOffsetBehind", "timerCongestNum"} {
-		set(key, 0)
-	}
-	set("timerEnqueueTps", "0.0")
-	set("timerDequeueTps", "0.0")
+	err := s.timers.addRuntimeInfo(set)
 	for name, lane := range map[string]*remoting.Lane{
 		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query,
 		"ack": s.lanes.ack,
@@ -74,7 +71,7 @@ func (s *nodeRequests) runtimeInfo(context.Context, *remoting.Call) (remoting.Re
 	}
 	set("EndTransactionQueueSize", 0)
 	set("EndTransactionThreadPoolQueueCapacity", s.lanes.send.Capacity())
-	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: info})}, nil
+	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: info})}, err
 }
 
 // earliestSegment is when the oldest message that is kept was stored, in ms; now when there is none.
@@ -93,6 +90,12 @@ func humanBytes(n uint64) string {
 		value, unit = value/1024, unit+1
 	}
 	return strconv.FormatFloat(value, 'f', 1, 64) + " " + units[unit]
+}
+
+// deleteExpired drops what retention allows now: DELETE_EXPIRED_COMMITLOG 329.
+func (s *nodeRequests) deleteExpired(ctx context.Context, _ *remoting.Call) (remoting.Response, error) {
+	_, err := s.store.Retain(ctx)
+	return remoting.Response{}, err
 }
 
 // haStatus says that there are no replicas.

@@ -51,6 +51,9 @@ func (s *observeRequests) consumerConnections(
 	for topic, sub := range group.Subscriptions {
 		body.SubscriptionTable[topic] = subscriptionBody(sub)
 	}
+	for _, conflict := range s.clients.ConflictsOf(h.ConsumerGroup) {
+		body.Conflicts = append(body.Conflicts, conflict.String())
+	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 

@@ -145,13 +145,16 @@ func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffs
 }
 
 // resetRequests moves groups: INVOKE_BROKER_TO_RESET_OFFSET 222, CLONE_GROUP_OFFSET 314,
-// QUERY_CORRECTION_OFFSET 308.
+// QUERY_CORRECTION_OFFSET 308. A reset is the broker's, told by the next pull, or with useServerSideResetOffset=false
+// that of the clients that are online.
 // Source: AdminBrokerProcessor.java resetOffset, Broker2Client.java. Known difference: a reset of a group
 // without clients is applied as one with clients is (case C053); without force it is refused when it would
 // skip messages.
 type resetRequests struct {
 	offsetRequests
-	self *identity
+	self    *identity
+	clients *broker.Clients
+	options *live
 }
 
 // NotForced says that a reset would skip messages that the group has not consumed, and was not forced.
@@ -190,6 +193,10 @@ func (s *resetRequests) reset(_ context.Context, c *remoting.Call, h *protocol.R
 	for id, at := range targets {
 		body.OffsetTable[s.self.queue(cfg.Name, id)] = int64(at)
 	}
+	if !s.options.load().Message.ServerSideReset {
+		s.push(c, cfg.Name, h, body)
+		return
+	}
 	s.offsets.Reset(cloned(h.Group), cfg.Name, targets, func(err error) {
 		if err != nil {
 			c.FailLater(err)
@@ -197,6 +204,39 @@ func (s *resetRequests) reset(_ context.Context, c *remoting.Call, h *protocol.R
 		}
 		c.ReplyLater(remoting.Response{Body: protocol.EncodeBody(body)})
 	})
+}
+
+// push tells the clients of the group to go on at the offsets (RESET_CONSUMER_CLIENT_OFFSET 220); they commit them.
+// Source: Broker2Client.java resetOffset.
+func (s *resetRequests) push(
+	c *remoting.Call, topic string, h *protocol.ResetOffsetRequestHeader, body *protocol.ResetOffsetBody,
+) {
+	members := s.clients.Members(h.Group)
+	if len(members) == 0 {
+		c.Fail(&protocol.Error{Code: protocol.ConsumerNotOnline, Remark: fmt.Sprintf(
+			"Consumer not online, so can not reset offset, Group: %s Topic: %s Timestamp: %d", h.Group, topic, h.Timestamp)})
+		return
+	}
+	forC := &protocol.ResetOffsetBodyForC{}
+	for q, at := range body.OffsetTable {
+		forC.OffsetTable = append(forC.OffsetTable, protocol.MessageQueueForC{
+			BrokerName: q.BrokerName, Offset: at, QueueID: q.QueueID, Topic: q.Topic,
+		})
+	}
+	text, textForC := protocol.EncodeBody(body), protocol.EncodeBody(forC)
+	header := &protocol.ResetOffsetRequestHeader{
+		Topic: topic, Group: cloned(h.Group), QueueID: -1, Timestamp: h.Timestamp, IsForce: h.IsForce,
+	}
+	for _, m := range members {
+		said := text
+		if m.Language == protocol.LanguageCPP.String() {
+			said = textForC
+		}
+		if caller, ok := m.Channel.(remoting.Caller); ok {
+			_ = caller.OneWay(protocol.ResetConsumerClientOffset, header, said) // who just left has nothing to reset
+		}
+	}
+	c.Reply(remoting.Response{Body: text})
 }
 
 // targets are the offsets the reset leads to, by queue.

@@ -13,10 +13,11 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
 )
 
 // popRequests answers POP_MESSAGE 200050, ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151,
-// CHANGE_MESSAGE_INVISIBLETIME 200053, NOTIFICATION 200054, POLLING_INFO 200055, and CONSUMER_SEND_MSG_BACK 36
+// CHANGE_MESSAGE_INVISIBLETIME 200053, NOTIFICATION 200054, POLLING_INFO 200055, PEEK_MESSAGE 200052 and CONSUMER_SEND_MSG_BACK 36
 // of a receipt handle. Claims and acknowledgements are answered when they are durable.
 // Source: PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java,
 // NotificationProcessor.java, PollingInfoProcessor.java.
@@ -385,6 +386,30 @@ func noticeDone(req *broker.PopRequest, err error) {
 		r.answer.HasMsg, r.answer.PollingFull = outcome == broker.PopFound, outcome == broker.PopPollingFull
 		r.call.ReplyLater(remoting.Response{Header: &r.answer})
 	}
+}
+
+// peek answers with what a receive would get, and receives nothing: PEEK_MESSAGE 200052.
+// Source: PeekMessageProcessor.java.
+func (s *popRequests) peek(
+	_ context.Context, _ *remoting.Call, h *protocol.PeekMessageRequestHeader,
+) (remoting.Response, error) {
+	found, rest, err := s.popper.Peek(&broker.PeekRequest{
+		Group: h.ConsumerGroup, Topic: h.Topic, QueueID: max(h.QueueID, broker.AllQueues), MaxCount: int(h.MaxMsgNums),
+	})
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	answer := remoting.Response{
+		Header: &protocol.PopMessageResponseHeader{RestNum: rest}, Remark: store.Found.String(),
+		Bodies: make([][]byte, len(found)),
+	}
+	for i, rec := range found {
+		answer.Bodies[i] = rec
+	}
+	if len(found) == 0 {
+		answer.Code, answer.Remark = protocol.PullNotFound, store.NoMessageInQueue.String()
+	}
+	return answer, nil
 }
 
 // pollingInfo answers how many receives wait.

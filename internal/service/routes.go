@@ -52,6 +52,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.BatchAckMessage, l.ack, fast.ack, n.pops.ackBatch),
 		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, r.HandleAsync(n.pops.changeInvisible)),
 		at(p.Notification, l.pull, nil, r.HandleAsync(n.pops.notification)),
+		at(p.PeekMessage, l.pull, nil, r.Handle(n.pops.peek)),
 		at(p.PollingInfo, l.client, fast.client, r.Handle(n.pops.pollingInfo)),
 		at(p.QueryAssignment, l.admin, fast.admin, r.HandleBody(n.assigns.query)),
 		at(p.SetMessageRequestMode, l.admin, fast.admin, n.assigns.setMode),
@@ -103,6 +104,10 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 
 		// The process
 		at(p.GetBrokerRuntimeInfo, l.admin, fast.admin, r.HandleBody(n.self.runtimeInfo)),
+		at(p.GetAllDelayOffset, l.admin, fast.admin, r.HandleBody(n.timers.delayOffsets)),
+		at(p.GetTimerCheckPoint, l.admin, fast.admin, r.HandleBody(n.timers.checkPoint)),
+		at(p.GetTimerMetrics, l.admin, fast.admin, r.HandleBody(n.timers.metrics)),
+		at(p.DeleteExpiredCommitLog, l.admin, fast.admin, r.HandleBody(n.self.deleteExpired)),
 		at(p.GetBrokerHAStatus, l.admin, fast.admin, r.HandleBody(n.self.haStatus)),
 		at(p.GetBrokerConfig, l.admin, fast.admin, r.HandleBody(n.self.settings.show)),
 		at(p.UpdateBrokerConfig, l.admin, fast.admin, r.HandleBody(n.self.settings.update)),
@@ -136,6 +141,7 @@ func (n *names) namesRoutes(l, fast *lanes) []r.Route {
 		at(p.GetKVConfig, l.names, fast.names, r.Handle(n.changes.getKV)),
 		at(p.DeleteKVConfig, l.names, fast.names, r.Handle(n.changes.deleteKV)),
 		at(p.GetKVListByNamespace, l.names, fast.names, r.Handle(n.changes.listKV)),
+		at(p.UpdateNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.update)),
 		at(p.GetNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.showNames)),
 	}
 }
