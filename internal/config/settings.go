@@ -242,7 +242,10 @@ func (c *Config) Settings() []Setting {
 		{"maxTransferCountOnMessageInMemory", "pull-max-count", "most messages of one pull", false, &m.PullCount},
 		{"maxTransferBytesOnMessageInMemory", "pull-max-bytes", "most bytes of one pull", false, &m.PullBytes},
 		{
-			"useServerSideResetOffset", "server-side-reset", "reset offsets here; false: push resets to clients online", true,
+			"useServerSideResetOffset",
+			"server-side-reset",
+			"reset offsets here; false: push resets to clients online",
+			true,
 			&m.ServerSideReset,
 		},
 		{

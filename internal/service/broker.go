@@ -201,10 +201,17 @@ func topicsConfig(cfg *config.Config, names broker.SystemNames, log *slog.Logger
 func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.Logger) {
 	r := n.rules
 	r.puller = broker.NewPuller(broker.PullerConfig{
-		BrokerAddr: self.storeHost.Addr().String(), ReadDisabled: cfg.Topic.BrokerPermission&broker.PermRead == 0,
-		LitePullDisabled: !cfg.Message.LitePull, LongPollingDisabled: !cfg.Message.LongPolling,
-		ShortPolling: cfg.Message.ShortPolling, Filters: r.filters, MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
-		MaxCount: cfg.Message.PullCount, MaxBytes: int(cfg.Message.PullBytes), Logger: log.With("component", "broker"),
+		BrokerAddr:          self.storeHost.Addr().String(),
+		ReadDisabled:        cfg.Topic.BrokerPermission&broker.PermRead == 0,
+		LitePullDisabled:    !cfg.Message.LitePull,
+		LongPollingDisabled: !cfg.Message.LongPolling,
+		ShortPolling:        cfg.Message.ShortPolling,
+		Filters:             r.filters,
+		MaxHeld:             cfg.Client.PullQueueCount,
+		Flush:               flush,
+		MaxCount:            cfg.Message.PullCount,
+		MaxBytes:            int(cfg.Message.PullBytes),
+		Logger:              log.With("component", "broker"),
 	}, r.topics, r.groups, r.clients, r.offsets, r.stats, n.store)
 	n.pulls.puller = r.puller
 	n.store.OnSettled(flush)
@@ -214,9 +221,17 @@ func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.
 func (n *node) share(cfg *config.Config, self *identity, flush func(), log *slog.Logger) error {
 	r := n.rules
 	popper, err := broker.NewPopper(broker.PopperConfig{
-		BrokerName: self.brokerName, BrokerAddr: self.storeHost.Addr().String(),
-		ReadDisabled: cfg.Topic.BrokerPermission&broker.PermRead == 0, MaxPollingSize: cfg.Client.PullQueueCount,
-		MaxBytes: int(cfg.Message.PullBytes), Filters: r.filters, LogEnd: n.store.End, Flush: flush, Logger: log.With("component", "broker"),
+		BrokerName:     self.brokerName,
+		BrokerAddr:     self.storeHost.Addr().String(),
+		ReadDisabled:   cfg.Topic.BrokerPermission&broker.PermRead == 0,
+		MaxPollingSize: cfg.Client.PullQueueCount,
+		MaxBytes: int(
+			cfg.Message.PullBytes,
+		),
+		Filters: r.filters,
+		LogEnd:  n.store.End,
+		Flush:   flush,
+		Logger:  log.With("component", "broker"),
 	}, r.topics, r.groups, r.offsets, r.stats, n.store)
 	if err != nil {
 		return err

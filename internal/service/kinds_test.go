@@ -114,7 +114,8 @@ func TestWireResetsArePushed(t *testing.T) {
 			func(_ context.Context, c *remoting.Call, h *protocol.ResetOffsetRequestHeader) (remoting.Response, error) {
 				told <- fmt.Sprintf("%s %s %v %s", h.Group, h.Topic, h.IsForce, c.Body)
 				return remoting.Response{}, nil
-			})},
+			},
+		)},
 		{Code: protocol.NotifyConsumerIDsChanged, Lane: lane, Processor: remoting.HandleBody(
 			func(context.Context, *remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
 	})
@@ -220,8 +221,13 @@ func TestWirePriority(t *testing.T) {
 	t.Parallel()
 	w := startWire(t, nil)
 	w.ok(protocol.UpdateAndCreateTopic, &protocol.CreateTopicRequestHeader{
-		Topic: "p", DefaultTopic: "TBW102", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6, TopicFilterType: "SINGLE_TAG",
-		Attributes: "+message.type=PRIORITY",
+		Topic:           "p",
+		DefaultTopic:    "TBW102",
+		ReadQueueNums:   4,
+		WriteQueueNums:  4,
+		Perm:            6,
+		TopicFilterType: "SINGLE_TAG",
+		Attributes:      "+message.type=PRIORITY",
 	}, nil)
 	w.topic("plain", 4)
 	w.group("g")

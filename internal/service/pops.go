@@ -394,7 +394,10 @@ func (s *popRequests) peek(
 	_ context.Context, _ *remoting.Call, h *protocol.PeekMessageRequestHeader,
 ) (remoting.Response, error) {
 	found, rest, err := s.popper.Peek(&broker.PeekRequest{
-		Group: h.ConsumerGroup, Topic: h.Topic, QueueID: max(h.QueueID, broker.AllQueues), MaxCount: int(h.MaxMsgNums),
+		Group:    h.ConsumerGroup,
+		Topic:    h.Topic,
+		QueueID:  max(h.QueueID, broker.AllQueues),
+		MaxCount: int(h.MaxMsgNums),
 	})
 	if err != nil {
 		return remoting.Response{}, err

@@ -74,7 +74,9 @@ func (s *timerRequests) metrics(context.Context, *remoting.Call) (remoting.Respo
 	for topic, n := range s.delays.Waiting() {
 		counts[topic] = metric{n, now}
 	}
-	body, err := json.Marshal(map[string]any{"timingCount": counts, "dataVersion": broker.DataVersion{Timestamp: now}})
+	body, err := json.Marshal(
+		map[string]any{"timingCount": counts, "dataVersion": broker.DataVersion{Timestamp: now}},
+	)
 	return remoting.Response{Body: body}, err
 }
 
