@@ -16,8 +16,8 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// popRequests answers POP_MESSAGE 200050, ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151,
-// CHANGE_MESSAGE_INVISIBLETIME 200053, NOTIFICATION 200054, POLLING_INFO 200055, PEEK_MESSAGE 200052 and CONSUMER_SEND_MSG_BACK 36
+// popRequests answers POP_MESSAGE 200050, ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151, PEEK_MESSAGE 200052,
+// CHANGE_MESSAGE_INVISIBLETIME 200053, NOTIFICATION 200054, POLLING_INFO 200055, and CONSUMER_SEND_MSG_BACK 36
 // of a receipt handle. Claims and acknowledgements are answered when they are durable.
 // Source: PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java,
 // NotificationProcessor.java, PollingInfoProcessor.java.
