@@ -27,7 +27,7 @@ lint: ## golangci-lint
 	$(TOOL) buf breaking --against ".git#ref=$$(git rev-parse -q --verify HEAD~1 || echo HEAD)"
 
 generate-check: ## generated code is what the generators make today
-	$(GO) run ./internal/protocol/gen -check
+	$(GO) run -C tools ./protocolgen -check
 	@dir=$$(mktemp -d) && $(MAKE) -s proto PROTO_OUT="$$dir" && for f in $$(cd "$$dir" && find . -type f); do \
 		cmp -s "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto makes: make proto"; exit 1; }; \
 	done; rm -rf "$$dir"
@@ -39,6 +39,7 @@ proto: ## api/proto → messages, gRPC, REST gateway, /openapi.json; needs no ne
 
 test: ## all tests with the race detector, house rules (internal/lint) included; then 200 kills under load
 	ROQUET_SLOW_TESTS=1 $(GO) test -race -timeout 20m ./...
+	$(GO) test -C tools ./protocolgen
 	cd e2e && $(GO) test -timeout 20m -count=1 ./...
 
 build: ## bin/roquet, static

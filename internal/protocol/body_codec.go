@@ -91,6 +91,13 @@ func (c *bodyCodec) object(b Body) {
 	c.in.back(jump)
 }
 
+// nested is object for a field that is never null.
+func (c *bodyCodec) nested(name string, b Body) {
+	if c.field(name) {
+		c.object(b)
+	}
+}
+
 // text writes or reads a string that is never null.
 func (c *bodyCodec) text(name string, v *string) {
 	if c.field(name) {

@@ -20,20 +20,6 @@ import (
 // maxInflatedBytes bounds what a compressed registration may unpack to.
 const maxInflatedBytes = 64 << 20
 
-// RegisterBrokerBody is REGISTER_BROKER's body. With compressed=false in the header it is an ordinary Body,
-// with compressed=true it is EncodeCompressed's bytes.
-type RegisterBrokerBody struct {
-	FilterServerList            []string
-	TopicConfigSerializeWrapper TopicConfigAndMappingSerializeWrapper
-}
-
-func (b *RegisterBrokerBody) fields(c *bodyCodec) {
-	list(c, "filterServerList", &b.FilterServerList, textValue)
-	if c.field("topicConfigSerializeWrapper") {
-		c.object(&b.TopicConfigSerializeWrapper)
-	}
-}
-
 // BodyCRC32 is the checksum in the header's bodyCrc32: of the body as sent, without the sign bit.
 func BodyCRC32(body []byte) int32 { return int32(crc32.ChecksumIEEE(body) & math.MaxInt32) }
 

@@ -17,8 +17,8 @@
 // Decoding takes no copy: the strings and slices of a Command alias the frame it was decoded from, and JSON
 // escapes are resolved inside the frame. Whoever keeps a string longer than the frame's buffer clones it.
 //
-// headers.txt defines the headers and codes.txt the codes; the generator in gen writes headers_gen.go and
-// codes_gen.go.
+// headers.txt defines the headers, bodies.txt the JSON bodies and codes.txt the codes; tools/protocolgen makes
+// headers_gen.go, bodies_gen.go and codes_gen.go of them.
 package protocol
 
-//go:generate go run ./gen
+//go:generate go run -C ../../tools ./protocolgen

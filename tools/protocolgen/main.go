@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gen writes protocol's headers_gen.go and codes_gen.go from headers.txt and codes.txt, whose heads
-// explain their form. With -check it writes nothing and fails when a file is not what it would write. It
-// runs in the package's folder or in the repository's root.
+// Command protocolgen writes headers_gen.go, bodies_gen.go and codes_gen.go of internal/protocol from headers.txt,
+// bodies.txt and codes.txt, whose heads explain their form. With -check it writes nothing and fails when a file is
+// not what it would write. It runs in tools, the module's folder.
 package main
 
 import (
@@ -23,10 +23,7 @@ func main() {
 }
 
 func run(check bool) error {
-	dir := "."
-	if _, err := os.Stat("headers.txt"); err != nil {
-		dir = filepath.Join("internal", "protocol")
-	}
+	dir := filepath.Join("..", "internal", "protocol")
 	codesText, err := os.ReadFile(filepath.Join(dir, "codes.txt"))
 	if err != nil {
 		return err
@@ -44,6 +41,17 @@ func run(check bool) error {
 		return err
 	}
 	if err := output(filepath.Join(dir, "codes_gen.go"), emitCodes(codes), check); err != nil {
+		return err
+	}
+	bodiesText, err := os.ReadFile(filepath.Join(dir, "bodies.txt"))
+	if err != nil {
+		return err
+	}
+	bodies, err := parseBodies(string(bodiesText))
+	if err != nil {
+		return err
+	}
+	if err := output(filepath.Join(dir, "bodies_gen.go"), emitBodies(bodies), check); err != nil {
 		return err
 	}
 	return output(filepath.Join(dir, "headers_gen.go"), emitHeaders(headers), check)

@@ -56,6 +56,14 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
+		"// B\nB", "B\n  a string +", "// B\nB\n  a string", "// B\nB\n  a string *", "// B\nB\n  a string + x=1", "// B\nB C\n  a string +",
+		"  a string +",
+	} {
+		if _, err := parseBodies(text); err == nil || !strings.HasPrefix(err.Error(), "bodies.txt:") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{
 		"H\n  a string *", "H SEND_MESSAGE", "H SEND_MESSAGE_V9\n  a string *", "H SUCCESS\n  a string *",
 		"H SEND_MESSAGE\n  a string", "H SEND_MESSAGE\n  a float *", "H SEND_MESSAGE\n  a string !", "H SEND_MESSAGE\n  a string * x=1",
 	} {

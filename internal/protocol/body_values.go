@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"cmp"
+	"iter"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// Compare orders queues by topic, broker and id, as Apache's class does.
+func (q MessageQueue) Compare(other MessageQueue) int {
+	return cmp.Or(
+		strings.Compare(q.Topic, other.Topic),
+		strings.Compare(q.BrokerName, other.BrokerName),
+		cmp.Compare(q.QueueID, other.QueueID),
+	)
+}
+
+// globalScope is MixAll.METADATA_SCOPE_GLOBAL.
+const globalScope = "__global__"
+
+// Compare orders versions as Apache's class does: by state version, counter, timestamp.
+func (v DataVersion) Compare(other DataVersion) int {
+	return cmp.Or(
+		cmp.Compare(v.StateVersion, other.StateVersion),
+		cmp.Compare(v.Counter, other.Counter),
+		cmp.Compare(v.TimestampMillis, other.TimestampMillis),
+	)
+}
+
+// setDefaults sets the table of the delay levels, 1s to 2h.
+func (p *CustomizedRetryPolicy) setDefaults() {
+	p.NextMillis = []int64{
+		1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000,
+		420_000, 480_000, 540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
+	}
+}
+
+// QueueTimeSpan is the store times of a queue's first, last and last consumed message, and how far
+// consumption is behind. Its text also has the times as local dates.
+type QueueTimeSpan struct {
+	ConsumeTimeStampMillis int64
+	DelayTimeMillis        int64
+	MaxTimeStampMillis     int64
+	MessageQueue           MessageQueue
+	MinTimeStampMillis     int64
+}
+
+func (s *QueueTimeSpan) fields(c *bodyCodec) {
+	c.timeField("consumeTimeStamp", "consumeTimeStampStr", &s.ConsumeTimeStampMillis)
+	c.int64("delayTime", &s.DelayTimeMillis)
+	c.timeField("maxTimeStamp", "maxTimeStampStr", &s.MaxTimeStampMillis)
+	c.nested("messageQueue", &s.MessageQueue)
+	c.timeField("minTimeStamp", "minTimeStampStr", &s.MinTimeStampMillis)
+}
+
+// timeField writes a time as a number and, under a second name, as the date UtilAll.java makes of it.
+func (c *bodyCodec) timeField(name, dateName string, millis *int64) {
+	c.int64(name, millis)
+	if !c.reading {
+		date := localDate(time.UnixMilli(*millis))
+		c.text(dateName, &date)
+	}
+}
+
+func localDate(at time.Time) string {
+	return at.Format("2006-01-02#15:04:05:") + at.Format(".000")[1:]
+}
+
+// BitSet is a set of small numbers, laid out as Java's BitSet.toByteArray: bit i is bit i%8 of byte i/8, no
+// zero byte at the end.
+type BitSet []byte
+
+// Add puts i, at least 0, into the set.
+func (s *BitSet) Add(i int) {
+	for len(*s) <= i/8 {
+		*s = append(*s, 0)
+	}
+	(*s)[i/8] |= 1 << (i % 8)
+}
+
+// All yields the set's numbers in ascending order.
+func (s BitSet) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at, b := range s {
+			for ; b != 0; b &= b - 1 {
+				if !yield(at*8 + bits.TrailingZeros8(b)) {
+					return
+				}
+			}
+		}
+	}
+}
