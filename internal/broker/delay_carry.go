@@ -176,7 +176,7 @@ func (d *Delays) appendAndWait(w *store.Write) error {
 // carryWrite makes the Write that carries the first n of keys forward; gone are the indexes of those that
 // were delivered before they were claimed. With an error n is how far it came.
 func (d *Delays) carryWrite(keys []timerKey) (w *store.Write, n int, gone []int, err error) {
-	w = &store.Write{Assigned: setCarried}
+	w = &store.Write{Assigned: setCarried, Reserve: true}
 	for size := 0; n < len(keys) && size < maxCarryBytes; n++ {
 		k := keys[n]
 		topic, live, err := d.stateOf(k)

@@ -70,6 +70,7 @@ func (p *Popper) carryQueue(ctx context.Context, s *popShare, id int32, cut mess
 func (p *Popper) keep(s *popShare, r popRecord, rec message.Record) error {
 	done := make(chan error, 1)
 	w := &store.Write{
+		Reserve: true,
 		State: []message.State{{
 			Space: message.SpacePop, Key: appendPopKey(nil, r.letter, r.key, r.queueID, r.offset), Value: rec,
 		}},

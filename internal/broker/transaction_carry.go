@@ -40,7 +40,7 @@ func (t *Transactions) CarryForward(ctx context.Context, cut message.LogOffset) 
 func (t *Transactions) carrySome(ctx context.Context, offsets []message.QueueOffset, cut message.LogOffset) (
 	n int, done bool, err error,
 ) {
-	w := &store.Write{Assigned: setMoved}
+	w := &store.Write{Assigned: setMoved, Reserve: true}
 	var held []message.QueueOffset
 	var givenUp []message.State
 	defer func() {

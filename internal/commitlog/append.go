@@ -140,6 +140,13 @@ func (l *Log) appendLocking(g Group, size int, reserve bool) (wake bool, err err
 	return wake, nil
 }
 
+// WithAppendLock calls fn while no group is encoded. fn must be short, and must not call the log.
+func (l *Log) WithAppendLock(fn func()) {
+	l.pend.mu.Lock()
+	defer l.pend.mu.Unlock()
+	fn()
+}
+
 // countRecords returns how many whole records fill b, 0 when they do not fill it.
 func countRecords(b []byte) int {
 	n := 0

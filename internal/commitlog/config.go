@@ -3,6 +3,7 @@
 package commitlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,19 +92,17 @@ type DiskMarks struct {
 }
 
 func (c *Config) setDefaults() {
-	setDefault(&c.SegmentBytes, defaultSegmentBytes)
-	setDefault(&c.FlushInterval, 500*time.Millisecond)
-	setDefault(&c.RingBytes, defaultRingBytes)
-	setDefault(&c.CacheBytes, defaultCacheBytes)
-	setDefault(&c.MaxPendingBytes, defaultMaxPendingBytes)
-	setDefault(&c.MaxBatchBytes, defaultMaxBatchBytes)
-	setDefault(&c.MaxGroupBytes, defaultMaxGroupBytes)
-	setDefault(&c.Disk.FullPercent, 90)
-	setDefault(&c.Disk.ReserveBytes, 64<<20)
-	setDefault(&c.Disk.Interval, time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.SegmentBytes = cmp.Or(c.SegmentBytes, defaultSegmentBytes)
+	c.FlushInterval = cmp.Or(c.FlushInterval, 500*time.Millisecond)
+	c.RingBytes = cmp.Or(c.RingBytes, defaultRingBytes)
+	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCacheBytes)
+	c.MaxPendingBytes = cmp.Or(c.MaxPendingBytes, defaultMaxPendingBytes)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
+	c.MaxGroupBytes = cmp.Or(c.MaxGroupBytes, defaultMaxGroupBytes)
+	c.Disk.FullPercent = cmp.Or(c.Disk.FullPercent, 90)
+	c.Disk.ReserveBytes = cmp.Or(c.Disk.ReserveBytes, 64<<20)
+	c.Disk.Interval = cmp.Or(c.Disk.Interval, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.FS == nil {
 		c.FS = vfs.Default
 	}
@@ -112,13 +111,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.truncate == nil {
 		c.truncate = os.Truncate
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

@@ -67,6 +67,14 @@ func (l *Log) usage() (*DiskFullError, error) {
 	return e, nil
 }
 
+// Explain makes a *DiskFullError of an error that says that there is no space left; others stay as they are.
+func (l *Log) Explain(err error) error {
+	if isDiskFull(err) {
+		return l.diskFull(err)
+	}
+	return err
+}
+
 // diskFull is the refusal after an operation failed for want of space.
 func (l *Log) diskFull(cause error) *DiskFullError {
 	e, err := l.usage()

@@ -110,6 +110,13 @@ func start(t testing.TB, cfg Config) *running {
 	return run(t, l)
 }
 
+// Drop removes the n oldest segments, fewer if there are not so many.
+func (r *running) Drop(n int) error {
+	segments := r.Segments()
+	_, err := r.DropBefore(segments[min(n, len(segments))-1].End)
+	return err
+}
+
 func run(t testing.TB, l *Log) *running { return runWith(t, l, Handler{}) }
 
 // runWith runs a log with handler's functions behind its own.

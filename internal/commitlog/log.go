@@ -3,12 +3,11 @@
 package commitlog
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +22,7 @@ var errRunning = errors.New("it is running or has run already")
 // Handler is told what becomes durable. Nil functions are not called. All are called by one goroutine at a
 // time.
 type Handler struct {
-	// Apply gets every durable entry with records in order, before the Done of its groups.
+	// Apply gets every durable entry in order, before the Done of its groups; but for the mark at the end of Run.
 	Apply func(Entry)
 	// Settled is called after the Done calls of a batch: the moment to flush replies to sockets.
 	Settled func()
@@ -62,7 +61,7 @@ type state struct {
 	closed   atomic.Bool
 	applying atomic.Int32 // batches that wait for the applier
 	learning sync.Mutex   // held while the table of a segment is made
-	dropping sync.Mutex   // held by Drop
+	dropping sync.Mutex   // held by DropBefore
 }
 
 // signals connect the goroutines of a running log.
@@ -120,9 +119,7 @@ func (l *Log) load() error {
 	}
 	l.id = r.logID
 	if l.id == 0 {
-		if l.id, err = newLogID(); err != nil {
-			return err
-		}
+		l.id = rand.Uint64() | 1 // not 0
 	}
 	c := l.committer
 	c.pos, c.index = found.end, found.index
@@ -138,7 +135,7 @@ func (l *Log) load() error {
 		}
 		l.first.Store(int64(found.list[0].First))
 	}
-	l.segs.set(found.list)
+	l.segs.list = found.list
 	l.end.Store(int64(c.pos))
 	l.durable.Store(int64(c.pos))
 	l.lookAtDisk()
@@ -157,15 +154,6 @@ func (l *Log) openTail() error {
 	l.pend.broken = l.diskFull(err)
 	l.pend.refuseLocked()
 	return c.tail.abandon()
-}
-
-// newLogID returns a random id that is not 0.
-func newLogID() (uint64, error) {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("make a log id: %w", err)
-	}
-	return binary.BigEndian.Uint64(b[:]) | 1, nil
 }
 
 // First returns the position of the first retained byte.

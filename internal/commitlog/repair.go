@@ -62,8 +62,8 @@ func (r *repairer) run() (repaired, error) {
 		}
 		if t.kind == 0 && len(files) > 1 {
 			// An empty last file says nothing: the one before it is the tail.
-			if err := r.remove(t.seg.Path); err != nil {
-				return repaired{}, err
+			if err := errors.Join(r.fs.Remove(t.seg.Path), syncDir(r.fs, r.dir)); err != nil {
+				return repaired{}, fmt.Errorf("remove empty segment: %w", err)
 			}
 			files = files[:len(files)-1]
 			continue
@@ -81,24 +81,16 @@ func (r *repairer) run() (repaired, error) {
 	return repaired{index: 1}, nil
 }
 
-// remove deletes a file and makes that durable.
-func (r *repairer) remove(path string) error {
-	if err := r.fs.Remove(path); err != nil {
-		return fmt.Errorf("remove empty segment: %w", err)
-	}
-	return syncDir(r.fs, r.dir)
-}
-
 // syncDir makes the entries of a folder durable: a file is only there after a crash if its folder was synced.
 func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
+	}
 	if err != nil {
-		return fmt.Errorf("open folder: %w", err)
+		return fmt.Errorf("sync folder %s: %w", dir, err)
 	}
-	if err := d.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("sync folder %s: %w", dir, err), d.Close())
-	}
-	return d.Close()
+	return nil
 }
 
 // tailState is what a scan found in the last segment.
@@ -252,11 +244,11 @@ func (r *repairer) cut(path string, size int64) error {
 		return fmt.Errorf("cut segment: %w", err)
 	}
 	file, err := r.fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
 	if err != nil {
-		return fmt.Errorf("open segment to sync it: %w", err)
+		return fmt.Errorf("sync segment %s: %w", path, err)
 	}
-	if err := file.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("sync segment %s: %w", path, err), file.Close())
-	}
-	return file.Close()
+	return nil
 }

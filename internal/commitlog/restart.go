@@ -214,12 +214,17 @@ func (c *committer) roll() error {
 	if err == nil {
 		err = c.reopen(true)
 	}
+	b := c.mark()
 	if err == nil {
-		_, _, err = c.store(c.mark())
+		_, _, err = c.store(b)
 	}
 	if err != nil {
 		c.fail(nil, "roll", err)
 		return err
+	}
+	c.applied.Wait()
+	if c.h.Apply != nil {
+		c.h.Apply(b.entry)
 	}
 	return nil
 }

@@ -21,32 +21,20 @@ func (l *Log) Segments() []Segment {
 	return all
 }
 
-// Drop removes the n oldest segments, fewer if there are not so many: the last segment that holds an entry
-// stays, as it says where in the log the next one goes. The first records that remain are at First, which
-// moves before any file goes. Drop does not disturb writers; readers of what is dropped get ErrNotFound.
-// Calls wait for each other.
-func (l *Log) Drop(n int) error {
-	l.dropping.Lock()
-	defer l.dropping.Unlock()
-	_, err := l.dropLocked(func(i int, _ Segment) bool { return i < n })
-	return err
-}
-
-// DropBefore removes the oldest segments that lie wholly before pos, and returns how many. See Drop.
+// DropBefore removes the oldest segments that lie wholly before pos, and returns how many. The last segment
+// that holds an entry stays, as it says where in the log the next one goes. The first records that remain are
+// at First, which moves before any file goes. DropBefore does not disturb writers; readers of what is dropped
+// get ErrNotFound. Calls wait for each other.
 func (l *Log) DropBefore(pos message.LogOffset) (int, error) {
 	l.dropping.Lock()
 	defer l.dropping.Unlock()
-	return l.dropLocked(func(_ int, s Segment) bool { return s.End <= pos })
-}
-
-func (l *Log) dropLocked(goes func(i int, s Segment) bool) (int, error) {
 	known := l.segs.snapshot()
 	keep := len(known) - 1
 	for keep > 0 && known[keep].Bytes() == 0 {
 		keep--
 	}
 	n := 0
-	for n < keep && goes(n, known[n].Segment) {
+	for n < keep && known[n].End <= pos {
 		n++
 	}
 	if n == 0 {

@@ -3,6 +3,7 @@
 package commitlog
 
 import (
+	"sort"
 	"sync"
 
 	"github.com/roquetmq/roquet/internal/message"
@@ -83,18 +84,10 @@ func (r *ring) tail(pos message.LogOffset, size int) []byte {
 func (r *ring) find(pos message.LogOffset) (chunk, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	lo, hi := 0, len(r.chunks)
-	for lo < hi { // the last chunk that begins at or before pos
-		mid := int(uint(lo+hi) >> 1)
-		if r.chunks[mid].base <= pos {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == 0 {
+	i := sort.Search(len(r.chunks), func(i int) bool { return r.chunks[i].base > pos })
+	if i == 0 {
 		return chunk{}, false
 	}
-	c := r.chunks[lo-1]
+	c := r.chunks[i-1]
 	return c, pos < c.base+message.LogOffset(len(c.buf))
 }

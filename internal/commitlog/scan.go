@@ -189,13 +189,9 @@ func checkEntry(h head, entry []byte) (fault string) {
 	if got := checksum(entry); got != h.crc {
 		return fmt.Sprintf("checksum is %08x, entry states %08x", got, h.crc)
 	}
-	count := uint32(0)
-	for rest := entry[headBytes:]; len(rest) > 0; count++ {
-		size := recordSize(rest)
-		if size == 0 {
-			return "records do not fill the entry"
-		}
-		rest = rest[size:]
+	count := uint32(countRecords(entry[headBytes:]))
+	if count == 0 && len(entry) > headBytes {
+		return "records do not fill the entry"
 	}
 	if count != h.count || (h.kind == kindMark) != (count == 0) {
 		return fmt.Sprintf("%d records of %d, kind %d", count, h.count, h.kind)

@@ -121,13 +121,6 @@ func (s *segmentList) snapshot() []segment {
 	return slices.Clone(s.list)
 }
 
-// set replaces the list.
-func (s *segmentList) set(list []segment) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = list
-}
-
 // extend adds an entry to the last segment.
 func (s *segmentList) extend(end message.LogOffset, millis int64) {
 	s.mu.Lock()

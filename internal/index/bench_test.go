@@ -57,7 +57,7 @@ func benchApply(b *testing.B, queues, keys int) {
 		began := time.Now()
 		for range 128 {
 			topic, id := topics[i/4%len(topics)], int32(i%min(queues, 4))
-			q := d.FindQueue(topic, id)
+			q := d.LookupQueue(string(topic), id)
 			if q == nil {
 				q = d.Queue(string(topic), id)
 			}

@@ -121,6 +121,15 @@ func (d *DB) Sync() error {
 	return d.checkpointErr()
 }
 
+// Begin begins a checkpoint, unless one is running, and returns a channel that is closed when it has ended.
+// Applier only.
+func (d *DB) Begin() <-chan struct{} {
+	if last := d.applier.running; last == nil || (last.ended() && last.err == nil) {
+		d.beginCheckpoint()
+	}
+	return d.applier.running.done
+}
+
 // beginCheckpoint ends the epoch. No other checkpoint is running.
 func (d *DB) beginCheckpoint() {
 	d.commitState() // state before the position must not come after it

@@ -179,7 +179,7 @@ func TestHotPathAllocations(t *testing.T) {
 		most float64
 		fn   func()
 	}{
-		"find": {0, func() { _ = d.FindQueue(topic, 0) }},
+		"find": {0, func() { _ = d.LookupQueue("a-topic-of-some-length", 0) }},
 		"read": {0, func() { _, _ = q.Read(500, dst[:]) }},
 		"min":  {0, func() { _ = q.Min(0) }},
 		"add": {0.1, func() {

@@ -66,7 +66,7 @@ func (c *crowd) readQueues(rng *rand.Rand) error {
 	buf := make([]Entry, 40)
 	for !c.stopped.Load() {
 		topic[5] = '0' + byte(rng.IntN(crowdTopics))
-		q := c.d.FindQueue(topic, rng.Int32N(crowdQueues))
+		q := c.d.LookupQueue(string(topic), rng.Int32N(crowdQueues))
 		if q == nil {
 			continue
 		}

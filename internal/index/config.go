@@ -3,6 +3,7 @@
 package index
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,27 +36,17 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	if c.CheckpointBytes == 0 {
-		c.CheckpointBytes = defaultCheckpointBytes
-	}
-	if c.CacheBytes == 0 {
-		c.CacheBytes = defaultCacheBytes
-	}
-	if c.MemTableBytes == 0 {
-		c.MemTableBytes = defaultMemTableBytes
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.CheckpointBytes = cmp.Or(c.CheckpointBytes, defaultCheckpointBytes)
+	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCacheBytes)
+	c.MemTableBytes = cmp.Or(c.MemTableBytes, defaultMemTableBytes)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 }
 
 func (c *Config) validate() error {
 	var errs []error
 	if c.CheckpointBytes < 1 || c.CheckpointBytes > maxCheckpointBytes {
-		errs = append(
-			errs,
-			fmt.Errorf("index CheckpointBytes %d is not in 1 to %d", c.CheckpointBytes, maxCheckpointBytes),
-		)
+		errs = append(errs, fmt.Errorf("index CheckpointBytes %d is not in 1 to %d",
+			c.CheckpointBytes, maxCheckpointBytes))
 	}
 	if c.CacheBytes < 0 {
 		errs = append(errs, fmt.Errorf("index CacheBytes %d is negative", c.CacheBytes))

@@ -4,6 +4,7 @@ package index
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -27,8 +28,17 @@ func (f guardedFS) guard() error {
 	return nil
 }
 
+// inMemory tells the files that Pebble writes when it opens and nobody needs: a log of its own, which is not used,
+// and its options. They never reach the disk, so an index opens on a full one, too.
+func inMemory(name string) bool {
+	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".dbtmp")
+}
+
 // Create implements vfs.FS.
 func (f guardedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if inMemory(name) {
+		return vfs.NewMem().Create("file", category)
+	}
 	f.health.pause()
 	if err := f.guard(); err != nil {
 		return nil, err
@@ -61,6 +71,9 @@ func (f guardedFS) Remove(name string) error {
 func (f guardedFS) Rename(oldName, newName string) error {
 	if err := f.guard(); err != nil {
 		return err
+	}
+	if inMemory(oldName) {
+		return nil
 	}
 	return f.FS.Rename(oldName, newName)
 }

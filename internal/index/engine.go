@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -28,9 +27,6 @@ const (
 // d.health.
 func openPebble(dir string, fs vfs.FS, d *DB) (*pebble.DB, error) {
 	cfg, h := &d.cfg, d.health
-	if err := removeEmptyLogs(dir, fs); err != nil {
-		return nil, err
-	}
 	opts := &pebble.Options{
 		FS:                          guardedFS{FS: fs, health: h},
 		DisableWAL:                  true,
@@ -54,24 +50,6 @@ func openPebble(dir string, fs vfs.FS, d *DB) (*pebble.DB, error) {
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	opts.Experimental.FileCacheShards = 1
 	return pebble.Open(dir, opts)
-}
-
-// removeEmptyLogs removes Pebble's own log files, which it creates even when told to write none. If it finds
-// one, it makes a flush of nothing inside Open, which it tries again without end or pause when the disk is
-// full.
-func removeEmptyLogs(dir string, fs vfs.FS) error {
-	names, err := fs.List(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".log") {
-			if err := fs.Remove(fs.PathJoin(dir, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func pebbleEvents(indexDir string, h *health) *pebble.EventListener {

@@ -35,10 +35,9 @@ func (k *keyIndex) load(applied message.LogOffset) error {
 			}
 		}
 	}
-	slices.SortFunc(
-		found,
-		func(a, b KeyRange) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(b.To, a.To)) },
-	)
+	slices.SortFunc(found, func(a, b KeyRange) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(b.To, a.To))
+	})
 	end := message.LogOffset(-1)
 	for _, r := range found {
 		if r.From < end {

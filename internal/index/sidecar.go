@@ -90,10 +90,8 @@ func (s sidecarFiles) encode(t *keyTable) []byte {
 	buckets := 1 << bucketBits
 	shift := 64 - bucketBits
 
-	ends := make(
-		[]uint32,
-		buckets+1,
-	) // while counting, ends[b+1] counts bucket b; while placing, ends[b] is its next place
+	// While counting, ends[b+1] counts bucket b; while placing, ends[b] is its next place.
+	ends := make([]uint32, buckets+1)
 	for _, page := range t.pages {
 		for _, e := range page {
 			ends[e>>shift+1]++
@@ -249,11 +247,8 @@ func (s sidecarFiles) readHead(f vfs.File, r KeyRange) (sidecarDir, error) {
 		binary.LittleEndian.Uint64(head[8:]) != uint64(r.From), binary.LittleEndian.Uint64(head[16:]) != uint64(r.To):
 		return sidecarDir{}, fmt.Errorf("head is %w", errSidecarForm)
 	case info.Size() != sidecarHead+dirEntryBytes<<bucketBits+keyEntryBytes*int64(n):
-		return sidecarDir{}, fmt.Errorf(
-			"file has %d bytes, which is not enough or too much for %d entries",
-			info.Size(),
-			n,
-		)
+		return sidecarDir{}, fmt.Errorf("file has %d bytes, which is not enough or too much for %d entries",
+			info.Size(), n)
 	}
 	dir := make([]byte, dirEntryBytes<<bucketBits)
 	if _, err := f.ReadAt(dir, sidecarHead); err != nil {

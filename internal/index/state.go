@@ -129,9 +129,7 @@ func (d *DB) Get(space message.Space, key []byte) (value []byte, pos message.Log
 // the end of the space. key and value are valid during the call only. It sees the state as it was when Scan
 // began, whatever fn changes. Any goroutine. Errors: *CorruptError.
 func (d *DB) Scan(
-	space message.Space,
-	from, to []byte,
-	fn func(key, value []byte, pos message.LogOffset) bool,
+	space message.Space, from, to []byte, fn func(key, value []byte, pos message.LogOffset) bool,
 ) error {
 	d.commitState()
 	lower := appendStateKey(nil, space, from)

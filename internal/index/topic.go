@@ -40,18 +40,7 @@ func (d *DB) Queue(topicName string, queueID int32) *Queue {
 	return t.createQueue(queueID)
 }
 
-// FindQueue returns the queue or nil. It does not allocate. Any goroutine.
-func (d *DB) FindQueue(topicName []byte, queueID int32) *Queue {
-	d.topics.RLock()
-	t := d.topics.byName[string(topicName)]
-	d.topics.RUnlock()
-	if t == nil {
-		return nil
-	}
-	return t.queue(queueID)
-}
-
-// LookupQueue is FindQueue for a topic that is a string.
+// LookupQueue returns the queue or nil. It does not allocate. Any goroutine.
 func (d *DB) LookupQueue(topicName string, queueID int32) *Queue {
 	t := d.topicNamed(topicName)
 	if t == nil {

@@ -4,6 +4,7 @@ package message
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -37,15 +38,11 @@ func ParseOffsetMsgID(id string) (netip.AddrPort, LogOffset, error) {
 	if len(id) != 2*offsetIDBytesV4 && len(id) != 2*offsetIDBytesV6 {
 		return badID("has neither 32 nor 56 characters", len(id))
 	}
-	var raw [offsetIDBytesV6]byte
-	for i := 0; i < len(id); i += 2 {
-		hi, lo := hexDigit(id[i]), hexDigit(id[i+1])
-		if hi < 0 || lo < 0 {
-			return badID("is not hexadecimal", i)
-		}
-		raw[i/2] = byte(hi<<4 | lo)
+	raw, err := hex.DecodeString(id)
+	n := len(raw)
+	if err != nil {
+		return badID("is not hexadecimal", 2*n)
 	}
-	n := len(id) / 2
 	port := binary.BigEndian.Uint32(raw[n-12:])
 	off := LogOffset(binary.BigEndian.Uint64(raw[n-8:]))
 	if port > 65535 {
@@ -54,7 +51,7 @@ func ParseOffsetMsgID(id string) (netip.AddrPort, LogOffset, error) {
 	if off < 0 {
 		return badID("has a negative position", 2*(n-8))
 	}
-	return host(raw[:], n == offsetIDBytesV6), off, nil
+	return host(raw, n == offsetIDBytesV6), off, nil
 }
 
 func badID(reason string, at int) (netip.AddrPort, LogOffset, error) {
@@ -96,16 +93,4 @@ func appendUpperHex(dst, src []byte) []byte {
 		dst = append(dst, upperHex[c>>4], upperHex[c&0xF])
 	}
 	return dst
-}
-
-func hexDigit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
 }

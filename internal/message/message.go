@@ -86,22 +86,15 @@ const (
 
 	// minRecordBytes is a record with IPv4 hosts and empty body, topic and properties.
 	minRecordBytes = 91
-	ipv6Extra      = 12
 )
 
 // EncodedLen returns the exact number of bytes that AppendTo will append.
 func (m *Message) EncodedLen() int {
-	n := minRecordBytes + len(m.Body) + len(m.Topic) + m.propertiesLen()
+	n := minRecordBytes - 2*hostBytes(false) + len(m.Body) + len(m.Topic) + m.propertiesLen()
 	if len(m.Topic) > maxTopicBytesV1 {
 		n++
 	}
-	if isIPv6(m.BornHost.Addr()) {
-		n += ipv6Extra
-	}
-	if isIPv6(m.StoreHost.Addr()) {
-		n += ipv6Extra
-	}
-	return n
+	return n + hostBytes(isIPv6(m.BornHost.Addr())) + hostBytes(isIPv6(m.StoreHost.Addr()))
 }
 
 func (m *Message) propertiesLen() int {

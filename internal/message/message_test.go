@@ -4,6 +4,7 @@ package message
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"strings"
@@ -247,9 +248,9 @@ func TestRecordInPlace(t *testing.T) {
 		m := sample()
 		change(&m)
 		rec := Record(m.AppendTo(nil))
-		SetQueueOffset(rec, 77)
+		binary.BigEndian.PutUint64(rec[queueOffsetAt:], 77)
 		SetLogOffset(rec, 1<<41)
-		SetStoreTimestamp(rec, 1800000000000)
+		binary.BigEndian.PutUint64(rec[rec.storeTimestampAt():], 1800000000000)
 		want := m
 		want.QueueOffset, want.LogOffset, want.StoreTimestamp, want.SysFlag = 77, 1<<41, 1800000000000, rec.SysFlag()
 		got := Message{

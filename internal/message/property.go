@@ -5,6 +5,7 @@ package message
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -39,14 +40,9 @@ func Properties(props string) iter.Seq2[string, string] {
 
 // cutProperty splits off the first entry. An entry that is no property comes back with an empty value.
 func cutProperty(props string) (name, value, rest string) {
-	entry := props
-	if end := strings.IndexByte(props, propertySeparator); end >= 0 {
-		entry, rest = props[:end], props[end+1:]
-	}
-	if sep := strings.IndexByte(entry, nameSeparator); sep >= 0 {
-		return entry[:sep], entry[sep+1:], rest
-	}
-	return entry, "", rest
+	entry, rest, _ := strings.Cut(props, string(propertySeparator))
+	name, value, _ = strings.Cut(entry, string(nameSeparator))
+	return name, value, rest
 }
 
 // Property returns the value of the named property; the last one when the name occurs more than once. It
@@ -94,28 +90,17 @@ func SetProperty(props, name, value string) string {
 // WithoutProperty returns props without the named properties. Entries that are no property go too. When there
 // is nothing to remove, props itself is returned.
 func WithoutProperty(props string, names ...string) string {
-	found := false
-	for _, name := range names {
-		if _, ok := Property(props, name); ok {
-			found = true
-			break
-		}
-	}
-	if !found {
+	if !slices.ContainsFunc(names, func(name string) bool { _, ok := Property(props, name); return ok }) {
 		return props
 	}
 	return string(appendWithout(make([]byte, 0, len(props)+1), props, names...))
 }
 
 func appendWithout(dst []byte, props string, names ...string) []byte {
-next:
 	for name, value := range Properties(props) {
-		for _, n := range names {
-			if n == name {
-				continue next
-			}
+		if !slices.Contains(names, name) {
+			dst = AppendProperty(dst, name, value)
 		}
-		dst = AppendProperty(dst, name, value)
 	}
 	return dst
 }
@@ -135,21 +120,13 @@ func ScanProperties(props string, visit func(name, value string)) error {
 	if len(props) > MaxPropertiesBytes {
 		return &SizeError{What: "properties", Limit: MaxPropertiesBytes, Actual: len(props)}
 	}
-	for rest := props; len(rest) > 0; {
-		entry := rest
-		if end := strings.IndexByte(rest, propertySeparator); end >= 0 {
-			entry, rest = rest[:end], rest[end+1:]
-		} else {
-			rest = ""
-		}
-		if entry == "" {
-			continue
-		}
-		sep := strings.IndexByte(entry, nameSeparator)
-		if sep < 0 {
+	for rest := props; rest != ""; {
+		var entry string
+		entry, rest, _ = strings.Cut(rest, string(propertySeparator))
+		name, value, isProperty := strings.Cut(entry, string(nameSeparator))
+		if !isProperty && entry != "" {
 			return &PropertyError{Name: entry, Reason: "has no name separator: does a name or value contain \\x02?"}
 		}
-		name, value := entry[:sep], entry[sep+1:]
 		if strings.IndexByte(value, nameSeparator) >= 0 {
 			return &PropertyError{Name: name, Reason: "contains \\x01 in its name or value"}
 		}

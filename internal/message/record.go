@@ -122,19 +122,9 @@ func (r Record) Check() error {
 	return nil
 }
 
-// SetQueueOffset patches the queue offset of a message record in place.
-func SetQueueOffset(rec []byte, off QueueOffset) {
-	binary.BigEndian.PutUint64(rec[queueOffsetAt:], uint64(off))
-}
-
 // SetLogOffset patches the physical offset of a message record in place.
 func SetLogOffset(rec []byte, off LogOffset) {
 	binary.BigEndian.PutUint64(rec[logOffsetAt:], uint64(off))
-}
-
-// SetStoreTimestamp patches the store timestamp (ms) of a message record in place.
-func SetStoreTimestamp(rec []byte, millis int64) {
-	binary.BigEndian.PutUint64(rec[Record(rec).storeTimestampAt():], uint64(millis))
 }
 
 func (r Record) storeTimestampAt() int {

@@ -220,6 +220,9 @@ func TestDeleteTopic(t *testing.T) {
 	}
 	wantStatus(t, r.fetch("t", 0, 0), NoMatchedLogicQueue, 0)
 	wantStatus(t, r.fetch("t", 1, 7), NoMatchedLogicQueue, 0)
+	if n := len(r.queues.mu.queues); n != 1 {
+		t.Fatalf("%d queues in memory, one is left", n)
+	}
 	wantBodies(t, r.bodies("other", 0, 0), "o")
 	if got := r.send(msg("t", 0, "new"))[0].QueueOffset; got != 0 {
 		t.Fatalf("the new topic begins at %d", got)
@@ -249,13 +252,7 @@ func TestDeleteTopicUnderLoad(t *testing.T) {
 		})
 	}
 	for range 10 {
-		done := make(chan error, 1)
-		if err := r.DeleteTopic("t", func(err error) { done <- err }); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		r.write(&Write{State: []message.State{TopicDeletion("t")}})
 	}
 	wg.Wait()
 	r.stop()

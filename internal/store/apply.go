@@ -4,22 +4,22 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/index"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// maxQueueOffset is above every awaited offset.
-const maxQueueOffset = message.QueueOffset(math.MaxInt64)
-
 // applier turns log entries into index. One goroutine at a time uses it: Open while it replays, then the
 // log's.
 type applier struct {
 	store *Store
+	mu    sync.Mutex // held while an entry is applied
 	hooks [256][]func(message.State)
 
 	// last is the queue of the last message: records of one queue often follow each other.
@@ -32,18 +32,24 @@ type applier struct {
 }
 
 // apply is the one way from log to index, live and in a replay. What an entry brings is done in record
-// order; who waits for a queue is woken once, at the end.
-func (a *applier) apply(e commitlog.Entry) {
-	if err := a.records(e); err != nil {
-		a.store.fail(fmt.Errorf("entry at log position %d: %w", e.Position, err))
+// order; who waits for a queue is woken once, at the end. An error means that nothing more may be applied; until
+// then writes are refused (indexError) and what was accepted before is applied.
+func (a *applier) apply(e commitlog.Entry) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.records(e)
+	if err != nil {
+		err = a.store.fail(fmt.Errorf("entry at log position %d: %w", e.Position, err))
 	}
-	switch err := a.store.db.Checkpoint(e.End); {
+	behind := a.store.db.Checkpoint(e.End)
+	switch {
 	case a.store.db.Err() != nil: // it may get over it
 		a.store.ailing.Store(true)
-	case err != nil:
-		a.store.fail(err)
+	case behind != nil:
+		behind = a.store.fail(behind)
 	}
 	a.wakeTouched()
+	return errors.Join(err, behind)
 }
 
 func (a *applier) records(e commitlog.Entry) error {
@@ -175,9 +181,16 @@ func (a *applier) deleteTopic(topic string, pos message.LogOffset) error {
 		db.Delete(message.SpaceBroker, key, pos)
 	}
 	db.DeleteTopic(topic, pos)
-	a.store.queues.each(topic, func(q *queue) {
-		q.idx.Store(nil)
-		a.woken = q.waiters.take(maxQueueOffset, a.woken)
+	a.last = nil
+	a.store.log.WithAppendLock(func() {
+		a.store.queues.remove(topic, func(q *queue) bool {
+			q.idx.Store(nil)
+			if q.gone = a.store.assign.unused(q); q.gone {
+				q.waiters.close()
+			}
+			a.woken = q.waiters.take(math.MaxInt64, a.woken)
+			return q.gone
+		})
 	})
 	return err
 }
@@ -204,12 +217,8 @@ type indexedProperties struct{ tags, keys, uniqueKey string }
 func indexed(props string) indexedProperties {
 	var found indexedProperties
 	for len(props) > 0 {
-		entry := props
-		if end := strings.IndexByte(props, '\x02'); end >= 0 {
-			entry, props = props[:end], props[end+1:]
-		} else {
-			props = ""
-		}
+		var entry string
+		entry, props, _ = strings.Cut(props, "\x02")
 		switch {
 		case len(entry) > 5 && entry[4] == '\x01':
 			switch entry[:4] {

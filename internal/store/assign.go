@@ -33,6 +33,9 @@ func (a *assigner) next(q *queue) message.QueueOffset {
 	return off
 }
 
+// unused reports whether nothing was appended to the queue since its topic was deleted.
+func (a *assigner) unused(q *queue) bool { return q.assignedEpoch != a.epoch || q.assigned == 0 }
+
 // restart makes the queue begin at 0 again, because the deletion of its topic goes into the log here.
 func (a *assigner) restart(q *queue) {
 	q.assignedEpoch, q.assigned = a.epoch, 0
@@ -58,7 +61,7 @@ func (g *group) Encode(dst []byte) []byte {
 		if !message.IsQueued(m.SysFlag) {
 			continue
 		}
-		if m.QueueID != q.key.id || m.Topic != q.key.topic {
+		if m.QueueID != q.key.id || q.gone || m.Topic != q.key.topic {
 			q = s.queues.obtain(m.Topic, m.QueueID)
 		}
 		m.QueueOffset = a.next(q)

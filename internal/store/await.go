@@ -32,7 +32,8 @@ type waiterList struct {
 	count atomic.Int32
 	mu    struct {
 		sync.Mutex
-		first *Waiter
+		first  *Waiter
+		closed bool // the queue is gone: nobody waits here any more
 	}
 }
 
@@ -41,8 +42,13 @@ type waiterList struct {
 // must not be waiting.
 func (s *Store) Await(topic string, queueID int32, beyond message.QueueOffset, w *Waiter) bool {
 	q := s.queues.obtain(topic, queueID)
+	q.waiters.mu.Lock()
+	for q.waiters.mu.closed { // its topic was deleted just now
+		q.waiters.mu.Unlock()
+		q = s.queues.obtain(topic, queueID)
+		q.waiters.mu.Lock()
+	}
 	l := &q.waiters
-	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count.Add(1)
 	if q.next() > beyond {
@@ -88,6 +94,13 @@ func (l *waiterList) unlinkLocked(w *Waiter) {
 	}
 	w.next, w.prev, w.linked = nil, nil, false
 	l.count.Add(-1)
+}
+
+// close makes sure that nobody waits here from now on.
+func (l *waiterList) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.closed = true
 }
 
 // take removes every waiter whose awaited offset is below maximum and appends it to woken.

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,56 +61,37 @@ type Retention struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.FS == nil {
 		c.FS = vfs.Default
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Log.Logger == nil {
-		c.Log.Logger = c.Logger
-	}
-	if c.Log.FS == nil {
-		c.Log.FS = c.FS
-	}
-	if c.Index.Logger == nil {
-		c.Index.Logger = c.Logger
-	}
+	c.Log.Logger = cmp.Or(c.Log.Logger, c.Logger)
+	c.Log.FS = cmp.Or(c.Log.FS, c.FS)
+	c.Index.Logger = cmp.Or(c.Index.Logger, c.Logger)
 	c.Log.Dir = filepath.Join(c.Dir, logFolder)
 	r := &c.Retention
-	if r.FileReservedTime == 0 {
-		r.FileReservedTime = 72 * time.Hour
-	}
-	if r.CleanForciblyPercent == 0 {
-		r.CleanForciblyPercent = 85
-	}
-	if r.Interval == 0 {
-		r.Interval = 10 * time.Second
-	}
+	r.FileReservedTime = cmp.Or(r.FileReservedTime, 72*time.Hour)
+	r.CleanForciblyPercent = cmp.Or(r.CleanForciblyPercent, 85)
+	r.Interval = cmp.Or(r.Interval, 10*time.Second)
 }
 
 func (c *Config) validate() error {
 	var errs []error
-	if c.Dir == "" {
-		errs = append(errs, errors.New("store: Dir is empty"))
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("store: "+format, args...))
+		}
 	}
 	r := &c.Retention
-	if r.FileReservedTime < 0 {
-		errs = append(errs, fmt.Errorf("store: FileReservedTime %v is negative", r.FileReservedTime))
-	}
-	if r.MaxBytes < 0 {
-		errs = append(errs, fmt.Errorf("store: Retention.MaxBytes %d is negative", r.MaxBytes))
-	}
-	if r.CleanForciblyPercent < 1 || r.CleanForciblyPercent > 100 {
-		errs = append(errs, fmt.Errorf("store: CleanForciblyPercent %d is outside 1 to 100",
-			r.CleanForciblyPercent))
-	}
-	if r.Interval < 0 {
-		errs = append(errs, fmt.Errorf("store: Retention.Interval %v is negative", r.Interval))
-	}
+	check(c.Dir != "", "Dir is empty")
+	check(r.FileReservedTime >= 0, "FileReservedTime %v is negative", r.FileReservedTime)
+	check(r.MaxBytes >= 0, "Retention.MaxBytes %d is negative", r.MaxBytes)
+	check(r.CleanForciblyPercent >= 1 && r.CleanForciblyPercent <= 100,
+		"CleanForciblyPercent %d is outside 1 to 100", r.CleanForciblyPercent)
+	check(r.Interval >= 0, "Retention.Interval %v is negative", r.Interval)
 	return errors.Join(errs...)
 }
 

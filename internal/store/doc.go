@@ -18,7 +18,7 @@
 // lost or given twice.
 //
 // Who may call what: Open, then the On… registrations, then Run; all other methods of [Store] are safe for
-// concurrent use from Open until Close. Lock order: the log's append lock → queueTable.mu →
-// queue.waiters.mu; no callback of the store's user is called with any of these held, except
-// [Write.Assigned].
+// concurrent use from Open until Close. Lock order: applier.mu → the log's append lock →
+// queueTable.mu → queue.waiters.mu; of the callbacks of the store's user only [Write.Assigned] is called with
+// one of the last three held.
 package store

@@ -53,29 +53,10 @@ const (
 
 // String returns the original's name of the outcome, which a pull response carries as its remark.
 func (s FetchStatus) String() string {
-	switch s {
-	case Found:
-		return "FOUND"
-	case NoMatchedMessage:
-		return "NO_MATCHED_MESSAGE"
-	case MessageWasRemoving:
-		return "MESSAGE_WAS_REMOVING"
-	case NoMatchedLogicQueue:
-		return "NO_MATCHED_LOGIC_QUEUE"
-	case NoMessageInQueue:
-		return "NO_MESSAGE_IN_QUEUE"
-	case OffsetTooSmall:
-		return "OFFSET_TOO_SMALL"
-	case OffsetOverflowOne:
-		return "OFFSET_OVERFLOW_ONE"
-	case OffsetOverflowBadly:
-		return "OFFSET_OVERFLOW_BADLY"
-	case Damaged:
-		return "DAMAGED"
-	case Unreadable:
-		return "UNREADABLE"
-	}
-	return "UNKNOWN"
+	return [...]string{
+		"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "NO_MATCHED_LOGIC_QUEUE", "NO_MESSAGE_IN_QUEUE",
+		"OFFSET_TOO_SMALL", "OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_BADLY", "DAMAGED", "UNREADABLE",
+	}[s]
 }
 
 // FetchRequest asks for records of one queue.
@@ -112,11 +93,7 @@ type FetchResult struct {
 // Fetch reads records of a queue from an offset on. It sees exactly what is durable and applied. It does
 // not wait; it may read from disk.
 func (s *Store) Fetch(req *FetchRequest) FetchResult {
-	q := s.queues.find(req.Topic, req.QueueID)
-	if q == nil {
-		return FetchResult{Status: NoMatchedLogicQueue, Records: req.Into}
-	}
-	idx := q.idx.Load()
+	idx := s.queues.index(req.Topic, req.QueueID)
 	if idx == nil {
 		return FetchResult{Status: NoMatchedLogicQueue, Records: req.Into}
 	}

@@ -4,7 +4,12 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,6 +17,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/message"
@@ -189,5 +195,90 @@ func TestIndexOnAFullDiskResumes(t *testing.T) {
 	}
 	r.stop()
 	cfg.FS = mem
+	wantSound(t, cfg)
+}
+
+// C176: a start with no byte free. What is stored can be read, writes are refused with path, share and cure, and
+// are taken again as soon as there is room, with nothing lost and nothing rebuilt.
+func TestC176StartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := &fullDisk{}
+	cfg := crashConfig(t)
+	mem := cfg.FS
+	log := &strings.Builder{}
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.FS, cfg.Log.FS = errorfs.Wrap(mem, disk), errorfs.Wrap(vfs.Default, disk)
+	cfg.Log.Disk.Interval = time.Millisecond
+	cfg.Log.OpenWAL = func(dir string, segmentBytes int64) (commitlog.WAL, error) {
+		wal, err := commitlog.OpenWAL(dir, segmentBytes)
+		return &fullWAL{wal, disk}, err
+	}
+	cfg.Index.CheckpointBytes, cfg.Index.MemTableBytes = 32<<10, 64<<10
+	r := start(t, cfg)
+	fill(r, 300)
+	for i := range 200 { // more state than Pebble keeps in memory
+		r.write(&Write{State: []message.State{put(message.SpaceUser, fmt.Sprint(i), strings.Repeat("v", 1000))}})
+	}
+	before := r.content()
+	cfg.FS = mem
+	image := crashImage(t, cfg, 0)
+	mem = image.FS
+	image.FS = errorfs.Wrap(mem, disk)
+	disk.full.Store(true)
+	r = start(t, image)
+	wantSame(t, "content", r.content(), before)
+	var full *commitlog.DiskFullError
+	if err := r.tryAppend(&Write{Messages: []message.Message{msg("t", 0, "x")}}); !errors.As(err, &full) ||
+		!strings.Contains(err.Error(), image.Dir) || !strings.Contains(err.Error(), "% used") ||
+		!strings.Contains(err.Error(), "free some space") {
+		t.Fatalf("append: %v", err)
+	}
+	disk.full.Store(false)
+	r.sendUntilAccepted(msg("t", 0, "y"))
+	r.stop()
+	if strings.Contains(log.String(), "rebuild") {
+		t.Error(log)
+	}
+	image.FS = mem
+	wantSound(t, image)
+}
+
+// C176 on a real volume.
+func TestC176StartOnARealFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skip("mounting is not permitted here; TestC176StartOnAFullDisk covers it:", err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	cfg := testConfig(t)
+	cfg.Dir = filepath.Join(dir, "store")
+	cfg.Log.Disk.Interval = time.Millisecond
+	r := start(t, cfg)
+	fill(r, 100)
+	before := r.content()
+	r.stop()
+	ballast := filepath.Join(dir, "ballast")
+	file, err := os.Create(ballast)
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, cfg)
+	wantSame(t, "content", r.content(), before)
+	var full *commitlog.DiskFullError
+	if _, cause := r.Health(); !errors.As(cause, &full) {
+		t.Fatalf("health: %v", cause)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	r.sendUntilAccepted(msg("t", 0, "y"))
+	r.stop()
 	wantSound(t, cfg)
 }

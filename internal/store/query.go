@@ -19,11 +19,7 @@ const maxClockStep = time.Hour
 // Bounds returns the visible range [minimum, maximum) of a queue. ok is false when nothing was ever stored
 // in it.
 func (s *Store) Bounds(topic string, queueID int32) (minimum, maximum message.QueueOffset, ok bool) {
-	q := s.queues.find(topic, queueID)
-	if q == nil {
-		return 0, 0, false
-	}
-	idx := q.idx.Load()
+	idx := s.queues.index(topic, queueID)
 	if idx == nil {
 		return 0, 0, false
 	}
@@ -34,11 +30,7 @@ func (s *Store) Bounds(topic string, queueID int32) (minimum, maximum message.Qu
 // At returns the record at a queue offset. The record is the store's memory: it must not be written to.
 // Errors: ErrNotFound, *DamagedError, *index.CorruptError.
 func (s *Store) At(topic string, queueID int32, off message.QueueOffset) (message.Record, error) {
-	q := s.queues.find(topic, queueID)
-	if q == nil {
-		return nil, ErrNotFound
-	}
-	idx := q.idx.Load()
+	idx := s.queues.index(topic, queueID)
 	if idx == nil || off < 0 {
 		return nil, ErrNotFound
 	}

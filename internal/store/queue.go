@@ -3,6 +3,7 @@
 package store
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,8 @@ type queueKey struct {
 }
 
 // queue is what the store keeps of one queue beside its index: the counter that gives queue offsets, and
-// who waits for it to grow. A queue is never replaced once it is in the table, so whoever holds one needs
-// no look-up.
+// who waits for it to grow. A queue stays in the table until its topic is deleted and nothing was appended since,
+// so whoever holds one needs no look-up, but has to look at gone, or at waiterList.closed.
 type queue struct {
 	key queueKey
 	// idx is the queue's index, nil before its first message and after its topic was deleted. Set when the
@@ -30,6 +31,8 @@ type queue struct {
 	// the log's append lock.
 	assigned      message.QueueOffset
 	assignedEpoch uint64
+	// gone says that the queue is out of the table. Guarded by the append lock too.
+	gone bool
 
 	waiters waiterList
 	// touched is the mark by which the applier lists a queue once a batch. Applier only.
@@ -67,15 +70,15 @@ func (t *queueTable) lookup(topic []byte, id int32) *queue {
 	return q
 }
 
-// find returns the queue, or nil when nothing was ever stored in it and nobody waits for it.
-func (t *queueTable) find(topic string, id int32) *queue {
+// index returns the queue's index, nil when nothing was ever stored in it.
+func (t *queueTable) index(topic string, id int32) *index.Queue {
 	t.mu.RLock()
 	q := t.mu.queues[queueKey{topic, id}]
 	t.mu.RUnlock()
-	if q != nil || t.db.LookupQueue(topic, id) == nil {
-		return q
+	if q == nil {
+		return t.db.LookupQueue(topic, id)
 	}
-	return t.obtain(topic, id)
+	return q.idx.Load()
 }
 
 // obtain returns the queue and makes it when it is not in the table.
@@ -111,6 +114,13 @@ func (t *queueTable) load(topic string) {
 	for _, idx := range t.db.Queues(topic) {
 		t.obtainLocked(queueKey{topic, idx.ID()})
 	}
+}
+
+// remove takes the queues of the topic out that goes says, which is called under the table's lock.
+func (t *queueTable) remove(topic string, goes func(q *queue) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.mu.queues, func(key queueKey, q *queue) bool { return key.topic == topic && goes(q) })
 }
 
 // each calls fn with every queue of the topic that is in the table.

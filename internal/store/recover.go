@@ -89,10 +89,9 @@ func (s *Store) replay() error {
 		if e.Position < applied {
 			return s.applier.times(e)
 		}
-		s.applier.apply(e)
 		entries++
 		records += e.Count
-		return s.indexError()
+		return s.applier.apply(e)
 	})
 	if err != nil {
 		return fmt.Errorf("replay the log from position %d: %w", from, err)

@@ -158,13 +158,7 @@ func TestIndexLost(t *testing.T) {
 	t.Parallel()
 	r := start(t, testConfig(t))
 	fill(r, 300)
-	done := make(chan error, 1)
-	if err := r.DeleteTopic("topic1", func(err error) { done <- err }); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	r.write(&Write{State: []message.State{TopicDeletion("topic1")}})
 	fill(r, 100)
 	before := r.content()
 	r.stop()

@@ -65,7 +65,7 @@ func (s *Store) Retain(ctx context.Context) (segments int, err error) {
 		cut := segs[n-1].End
 		err = errors.Join(err, s.carryTo(ctx, cut))
 		var dropErr error
-		segments, dropErr = s.drop(min(cut, s.retention.carriedTo))
+		segments, dropErr = s.drop(s.indexed(ctx, min(cut, s.retention.carriedTo)))
 		err = errors.Join(err, dropErr)
 	}
 	if segs = s.log.Segments(); err == nil && len(segs) >= minSegmentsToClear {
@@ -84,6 +84,29 @@ func (s *Store) carryTo(ctx context.Context, cut message.LogOffset) error {
 	}
 	s.retention.carriedTo = cut
 	return nil
+}
+
+// maxCheckpointWait bounds how long a cut waits for the index.
+const maxCheckpointWait = 10 * time.Second
+
+// indexed has the index written down up to cut and returns how far it is: what the index on disk lacks must stay
+// in the log, or a crash would cost a rebuild. When the index cannot be written now, the next look cuts the rest.
+func (s *Store) indexed(ctx context.Context, cut message.LogOffset) message.LogOffset {
+	ctx, cancel := context.WithTimeout(ctx, maxCheckpointWait)
+	defer cancel()
+	for range 2 { // one that is running may have begun before cut
+		if s.db.Applied() >= cut || s.db.Err() != nil {
+			break
+		}
+		s.applier.mu.Lock()
+		done := s.db.Begin()
+		s.applier.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	return min(cut, s.db.Applied())
 }
 
 // drop takes away the segments in front of cut, and what the index knows of them.

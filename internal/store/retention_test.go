@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/message"
@@ -397,4 +399,53 @@ func TestCrashInTheMiddleOfADrop(t *testing.T) {
 		}
 		r.stop()
 	}
+}
+
+// What the index on disk has not seen stays in the log: a crash right after a cut costs no rebuild.
+func TestRetentionWaitsForTheIndex(t *testing.T) {
+	t.Parallel()
+	cfg, c := retainConfig(t)
+	log := &strings.Builder{}
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	r := start(t, cfg)
+	fill(r, 300) // less than a checkpoint
+	c.advance(73 * time.Hour)
+	if n := r.retainNow(); n < 2 {
+		t.Fatalf("%d segments dropped", n)
+	}
+	if applied, first := r.db.Applied(), r.First(); applied < first {
+		t.Errorf("the log begins at %d, the index has applied %d", first, applied)
+	}
+	image := r.crashed()
+	r.stop()
+	start(t, image).stop()
+	if strings.Contains(log.String(), "rebuild") {
+		t.Error(log)
+	}
+	wantSound(t, image)
+}
+
+// The index cannot be written: then the log is cut no further than what the index has.
+func TestRetentionCutsNoFurtherThanTheIndex(t *testing.T) {
+	t.Parallel()
+	cfg, c := retainConfig(t)
+	disk := &fullDisk{}
+	cfg.FS = errorfs.Wrap(cfg.FS, disk)
+	cfg.Index.CheckpointBytes = 64 << 10
+	r := start(t, cfg)
+	fill(r, 300)
+	disk.full.Store(true)
+	for {
+		if err := r.tryAppend(
+			&Write{Messages: []message.Message{msg("t", 0, strings.Repeat("x", 5000))}},
+		); err != nil {
+			break // the index is not well
+		}
+	}
+	c.advance(73 * time.Hour)
+	_, _ = r.Retain(t.Context()) // what is alive may be refused
+	if applied, first := r.db.Applied(), r.First(); applied < first {
+		t.Errorf("the log begins at %d, the index has applied %d", first, applied)
+	}
+	disk.full.Store(false)
 }

@@ -61,15 +61,6 @@ func TopicDeletion(topic string) message.State {
 	return message.State{Space: message.SpaceBroker, Delete: true, Key: key}
 }
 
-// DeleteTopic drops the queues of topic. done is called as the Done of a Write is; it may be nil.
-func (s *Store) DeleteTopic(topic string, done func(err error)) error {
-	w := &Write{State: []message.State{TopicDeletion(topic)}}
-	if done != nil {
-		w.Done = func(_ *Write, err error) { done(err) }
-	}
-	return s.Append(w)
-}
-
 func isOwn(space message.Space, key []byte) bool {
 	return space == message.SpaceBroker && len(key) > 0 && key[0] == ownKey
 }

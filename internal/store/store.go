@@ -64,7 +64,7 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) OnSettled(fn func()) { s.settled = fn }
 
 // OnRetain registers fn to be called before the log is cut, or some time ahead of that: messages in front
-// of cut that must live on have to be appended again (AppendReserve), and be durable, before it returns. An
+// of cut that must live on have to be appended again (Write.Reserve), and be durable, before it returns. An
 // error postpones the cut. Register before Run.
 func (s *Store) OnRetain(fn func(ctx context.Context, cut message.LogOffset) error) {
 	s.retention.hooks = append(s.retention.hooks, fn)
@@ -76,7 +76,8 @@ func (s *Store) OnRetain(fn func(ctx context.Context, cut message.LogOffset) err
 func (s *Store) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.log.Run(ctx, commitlog.Handler{Apply: s.applier.apply, Settled: s.settled, Reset: s.reset})
+		apply := func(e commitlog.Entry) { _ = s.applier.apply(e) } // indexError tells
+		return s.log.Run(ctx, commitlog.Handler{Apply: apply, Settled: s.settled, Reset: s.reset})
 	})
 	g.Go(func() error { return s.retainLoop(ctx) })
 	return g.Wait()
@@ -101,17 +102,10 @@ func (s *Store) Append(w *Write) error {
 	if err != nil {
 		return err
 	}
-	return s.log.Append(&w.grp, size)
-}
-
-// AppendReserve is Append for what makes room: the hooks of OnRetain, deletions. It is not refused when the
-// disk is over its marks, only when there is really no room.
-func (s *Store) AppendReserve(w *Write) error {
-	size, err := s.prepare(w)
-	if err != nil {
-		return err
+	if w.Reserve {
+		return s.log.AppendReserve(&w.grp, size)
 	}
-	return s.log.AppendReserve(&w.grp, size)
+	return s.log.Append(&w.grp, size)
 }
 
 // First returns the oldest log position that is kept, and End the end of what is durable.
@@ -144,15 +138,16 @@ func (s *Store) indexError() error {
 		return nil
 	}
 	if err := s.db.Err(); err != nil {
-		return &IndexError{Cause: err}
+		return &IndexError{Cause: s.log.Explain(err)}
 	}
 	s.ailing.Store(false)
 	return nil
 }
 
 // fail makes the store refuse writes for good, because the index does not say what the log says.
-func (s *Store) fail(cause error) {
+func (s *Store) fail(cause error) error {
 	if s.failed.CompareAndSwap(nil, &IndexError{Cause: cause}) {
 		s.cfg.Logger.Error("index failed, writes are refused", slog.Any("error", cause))
 	}
+	return s.failed.Load()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"slices"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/index"
@@ -331,22 +332,9 @@ func (v *verifier) compareStates() error {
 }
 
 func (c *checkedState) has(got stateVersion) bool {
-	if c.applied == got {
-		return true
-	}
-	for _, later := range c.later {
-		if later == got {
-			return true
-		}
-	}
-	return false
+	return c.applied == got || slices.Contains(c.later, got)
 }
 
 func (c *checkedState) mayBeGone() bool {
-	for _, later := range c.later {
-		if !later.live {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.later, func(later stateVersion) bool { return !later.live })
 }

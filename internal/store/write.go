@@ -29,6 +29,9 @@ type Write struct {
 	// applied, or with the reason why nothing of it is stored. It must not block. It is not called when
 	// Append returned an error.
 	Done func(w *Write, err error)
+	// Reserve says that the Write makes room, as those of OnRetain do: it is not refused when the disk is over its
+	// marks, only when there is really no room.
+	Reserve bool
 	// Owner is the caller's, for Done and Assigned to find their request without a closure.
 	Owner any
 
