@@ -17,28 +17,13 @@ const deadPrefix = "%DLQ%"
 
 // dlqCommand looks after dead letters.
 func dlqCommand(r *remote) *cobra.Command {
-	var in v1.BrowseDeadLettersRequest
-	var from int64
-	show := r.verb("show GROUP", "Show dead letters of a group, from the first one not redriven", cobra.ExactArgs(1),
-		func(c *call) error {
-			in.Group = c.args[0]
-			if from >= 0 {
-				in.Offset = &from
-			}
-			found, err := c.BrowseDeadLetters(c, &in)
-			if err != nil {
-				return err
-			}
-			w := &messageWriter{call: c}
-			if err := w.write(found.GetMessages()); err != nil {
-				return err
-			}
-			return c.say("%d of %d dead letters", w.written, found.GetMaxOffset()-found.GetMinOffset())
-		})
-	show.Flags().Int32VarP(&in.Max, "max", "n", maxReceive, "how many at most")
-	show.Flags().Int64Var(&from, "from", -1, "begin at an offset")
-	return r.noun("dlq", "Look after dead letters", r.verb("list", "List groups that have dead letters", cobra.NoArgs,
-		listDead), show, redriveCommand(r))
+	cmd := r.noun("dlq", "Look after dead letters", &rpc{
+		use: "show GROUP", short: "Show dead letters of a group, from the first one not redriven",
+		method: "GroupService.BrowseDeadLetters", table: "messages stored origin_topic offset tag keys payload",
+		flags: []string{"from=offset begin at an offset", "max how many at most, 1 to 32"},
+	})
+	cmd.AddCommand(r.verb("list", "List groups that have dead letters", cobra.NoArgs, listDead), redriveCommand(r))
+	return cmd
 }
 
 // deadLetters is how many dead letters a group has.
@@ -49,12 +34,12 @@ type deadLetters struct {
 }
 
 func listDead(c *call) error {
-	all, err := listTopics(c, c.Client)
+	all, err := c.topics()
 	if err != nil {
 		return err
 	}
 	rows := []deadLetters{}
-	for _, t := range all.GetTopics() {
+	for _, t := range all {
 		group, ok := strings.CutPrefix(t.GetName(), deadPrefix)
 		if !ok {
 			continue

@@ -39,8 +39,8 @@ func command() *cobra.Command {
 	}
 	r := &remote{}
 	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand(),
-		topicCommand(r), groupCommand(r), sendCommand(r), receiveCommand(r), tailCommand(r), lagCommand(r),
-		messageCommand(r), dlqCommand(r), configCommand(r))
+		sendCommand(r), receiveCommand(r), tailCommand(r), lagCommand(r), dlqCommand(r))
+	root.AddCommand(nouns(r)...)
 	return root
 }
 

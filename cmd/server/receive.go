@@ -21,11 +21,10 @@ const (
 
 // receiving is what the flags of receive say.
 type receiving struct {
-	in              v1.ReceiveRequest
-	tag, sql        string
-	max             int
-	wait, invisible time.Duration
-	ack, bodies     bool
+	in          v1.ReceiveRequest
+	max         int
+	wait        time.Duration
+	ack, bodies bool
 }
 
 // receiveCommand receives as a member of a group.
@@ -36,28 +35,22 @@ func receiveCommand(r *remote) *cobra.Command {
 	cmd.Example = "  roquet receive orders --group billing --max 10 --wait 5s --ack\n" +
 		"  roquet receive orders -g billing --max 1000 --ack --body > bodies.txt"
 	flags := cmd.Flags()
-	flags.StringVarP(&s.in.Group, "group", "g", "", "the consumer group")
+	r.addFields(flags, cmd, s.in.ProtoReflect(), []string{
+		"group the consumer group", "invisible for how long nobody else of the group gets them; 30s when left out",
+		"tag with this tag, or one of several: a || b", "sql for whose properties this SQL92 expression holds",
+	})
 	flags.IntVarP(&s.max, "max", "n", 1, "how many at most")
 	flags.DurationVar(&s.wait, "wait", 0, "how long to wait when there are none")
-	flags.DurationVar(&s.invisible, "invisible", 30*time.Second, "for how long nobody else of the group gets them")
 	flags.BoolVar(&s.ack, "ack", false, "acknowledge them once they are written")
 	flags.BoolVar(&s.bodies, "body", false, "write bodies only, a message a line")
-	flags.StringVar(&s.tag, "tag", "", "with this tag, or one of several: a || b")
-	flags.StringVar(&s.sql, "sql", "", "for whose properties this SQL92 expression holds")
 	cmd.MarkFlagsMutuallyExclusive("tag", "sql")
 	_ = cmd.MarkFlagRequired("group") // it is there
-	r.completeFlag(cmd, "group", "GROUP")
 	r.addFlags(flags)
 	return cmd
 }
 
 func (s *receiving) run(c *call) error {
-	s.in.Topic, s.in.Invisible = c.args[0], durationpb.New(s.invisible)
-	if s.tag != "" {
-		s.in.Filter = &v1.ReceiveRequest_Tag{Tag: s.tag}
-	} else if s.sql != "" {
-		s.in.Filter = &v1.ReceiveRequest_Sql{Sql: s.sql}
-	}
+	s.in.Topic = c.args[0]
 	out := &messageWriter{call: c, handles: !s.ack, bodies: s.bodies}
 	until := time.Now().Add(s.wait)
 	for got := 0; got < s.max; {

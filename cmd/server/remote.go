@@ -5,11 +5,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"iter"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,7 +20,9 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/client"
 )
 
@@ -59,9 +62,11 @@ func (r *remote) connect(cmd *cobra.Command) (*client.Client, error) {
 }
 
 // noun is a command that has others below it, which all talk to a server.
-func (r *remote) noun(name, short string, below ...*cobra.Command) *cobra.Command {
+func (r *remote) noun(name, short string, below ...*rpc) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
-	cmd.AddCommand(below...)
+	for _, p := range below {
+		cmd.AddCommand(p.command(r))
+	}
 	r.addFlags(cmd.PersistentFlags())
 	return cmd
 }
@@ -111,26 +116,40 @@ func (r *remote) complete(cmd *cobra.Command, word string) (names []string, _ co
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completion)
 	defer cancel()
+	asking := &call{Context: ctx, Client: c, remote: r, cmd: cmd}
 	if word == "TOPIC" {
-		all, _ := listTopics(ctx, c) // without an answer there are no names
-		for _, t := range all.GetTopics() {
+		all, _ := asking.topics() // without an answer there are no names
+		for _, t := range all {
 			names = append(names, t.GetName())
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	all, _ := listGroups(ctx, c, false) // without an answer there are no names
-	for _, g := range all.GetGroups() {
-		names = append(names, g.GetName())
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	all, _ := asking.groups() // without an answer there are no names
+	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFlag makes a flag complete itself as a word of verb does.
-func (r *remote) completeFlag(cmd *cobra.Command, flag, word string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, // fails for a flag that does not exist, which the test would show
-		func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return r.complete(cmd, word)
-		})
+// topics are all topics.
+func (c *call) topics() ([]*v1.Topic, error) {
+	all, err := c.invoke("TopicService.ListTopics", (&v1.ListTopicsRequest{PageSize: 1000}).ProtoReflect())
+	if err != nil {
+		return nil, err
+	}
+	list, _ := all.Interface().(*v1.ListTopicsResponse) // it is one
+	return list.GetTopics(), nil
+}
+
+// groups are the names of the groups that are not the server's own.
+func (c *call) groups() (names []string, err error) {
+	all, err := c.invoke("GroupService.ListGroups", (&v1.ListGroupsRequest{PageSize: 1000}).ProtoReflect())
+	if err != nil {
+		return nil, err
+	}
+	ownGroups(nil, all.Interface(), false)
+	list, _ := all.Interface().(*v1.ListGroupsResponse) // it is one
+	for _, g := range list.GetGroups() {
+		names = append(names, g.GetName())
+	}
+	return names, nil
 }
 
 // json tells whether the answer is for scripts.
@@ -157,13 +176,72 @@ func (c *call) jsonLine(m proto.Message) error {
 	return err
 }
 
-// show writes a message as JSON, or the table that rows fills below a head.
-func (c *call) show(m proto.Message, head string, rows func(row func(cells ...any))) error {
-	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+// show writes a message: as JSON, or as a table of one of its lists, named with the fields that make the columns, and
+// what else it says below; without a list a line for each field.
+func (c *call) show(out proto.Message, table string) error {
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(out)
 	if err != nil {
 		return err
 	}
-	return c.showPlain(json.RawMessage(text), head, rows)
+	words := strings.Fields(table + " ")
+	m, rest, head := out.ProtoReflect(), []string(nil), ""
+	if len(words) > 0 {
+		head = strings.ToUpper(strings.ReplaceAll(strings.Join(words[1:], " "), "_", "-"))
+	}
+	err = c.showPlain(json.RawMessage(text), head, func(row func(cells ...any)) {
+		for fd := range fieldsOf(m) {
+			value := field{m, fd}.show()
+			switch {
+			case len(words) > 0 && string(fd.Name()) == words[0]:
+				rows(m.Get(fd), fd, words[1:], row)
+			case fd.IsMap():
+				rows(m.Get(fd), fd, nil, row)
+			case value == "-" || strings.HasSuffix(string(fd.Name()), "_token"):
+			case len(words) == 0:
+				row(strings.ReplaceAll(string(fd.Name()), "_", " "), value)
+			default:
+				rest = append(rest, strings.ReplaceAll(string(fd.Name()), "_", " ")+" "+value)
+			}
+		}
+	})
+	if err == nil && len(rest) > 0 {
+		err = c.say("%s", strings.Join(rest, ", "))
+	}
+	return err
+}
+
+// fieldsOf are the fields of a message, in order.
+func fieldsOf(m protoreflect.Message) iter.Seq[protoreflect.FieldDescriptor] {
+	return func(yield func(protoreflect.FieldDescriptor) bool) {
+		for i, all := 0, m.Descriptor().Fields(); i < all.Len() && yield(all.Get(i)); i++ {
+		}
+	}
+}
+
+// rows writes a row for each member of a list or a map.
+func rows(v protoreflect.Value, fd protoreflect.FieldDescriptor, columns []string, row func(cells ...any)) {
+	if fd.IsMap() {
+		all := map[string]string{}
+		v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+			all[key.String()] = value.String()
+			return true
+		})
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			row(key, all[key])
+		}
+		return
+	}
+	for i := range v.List().Len() {
+		m, cells := v.List().Get(i).Message(), make([]any, len(columns))
+		for j, name := range columns {
+			if one, ok := m.Interface().(*v1.Message); ok && name == "payload" {
+				cells[j] = printable(bodyOf(one), shownBody)
+			} else {
+				cells[j] = field{m, m.Descriptor().Fields().ByName(protoreflect.Name(name))}.show()
+			}
+		}
+		row(cells...)
+	}
 }
 
 // showPlain is show for what is no message of the API.
@@ -211,20 +289,4 @@ func printable(text string, limit int) string {
 		out = append(out[:limit-1], '…')
 	}
 	return string(out)
-}
-
-// exists checks that a thing is there, or is not, before it is changed or created; get asks for it.
-func (c *call) exists(wanted bool, kind, name string, get func() error) error {
-	var refused *client.Error
-	err := get()
-	switch {
-	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
-		if wanted {
-			return fmt.Errorf("there is no %s %s: roquet %[1]s create %[2]s", kind, name)
-		}
-		return nil
-	case err == nil && !wanted:
-		return fmt.Errorf("%s %s exists: roquet %[1]s update %[2]s changes it", kind, name)
-	}
-	return err
 }

@@ -9,13 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 )
@@ -30,8 +27,6 @@ const (
 // sending is what the flags of send say.
 type sending struct {
 	message v1.NewMessage // but for its payload
-	delay   time.Duration
-	at      string
 	count   int
 	file    string
 }
@@ -45,12 +40,11 @@ func sendCommand(r *remote) *cobra.Command {
 		"  roquet send orders --file messages.txt        # a message a line; - is standard input\n" +
 		"  roquet send orders reminder --delay 90m"
 	flags := cmd.Flags()
-	flags.StringVar(&s.message.Tag, "tag", "", "one word that groups can select messages by")
-	flags.StringSliceVar(&s.message.Keys, "key", nil, "words that the message can be found by")
-	flags.StringVar(&s.message.Group, "group", "", "message group: its messages stay in order")
-	flags.StringToStringVar(&s.message.Properties, "property", nil, "properties: key=value")
-	flags.DurationVar(&s.delay, "delay", 0, "deliver it after so long")
-	flags.StringVar(&s.at, "at", "", "deliver it at a time: 2026-12-24T18:00:00Z")
+	r.addFields(flags, cmd, s.message.ProtoReflect(), []string{
+		"tag one word that groups can select messages by", "key=keys words that the message can be found by",
+		"group message group: its messages stay in order", "property=properties properties of its own",
+		"delay deliver it after so long", "at=deliver_at deliver it at a time: 2026-12-24T18:00:00Z",
+	})
 	flags.IntVar(&s.count, "count", 1, "send it so often")
 	flags.StringVar(&s.file, "file", "", "send each line of a file; - is standard input")
 	cmd.MarkFlagsMutuallyExclusive("delay", "at")
@@ -59,16 +53,6 @@ func sendCommand(r *remote) *cobra.Command {
 }
 
 func (s *sending) run(c *call) error {
-	switch {
-	case s.at != "":
-		at, err := time.Parse(time.RFC3339Nano, s.at)
-		if err != nil {
-			return fmt.Errorf("--at: %q is no time such as 2026-12-24T18:00:00Z", s.at)
-		}
-		s.message.Due = &v1.NewMessage_DeliverAt{DeliverAt: timestamppb.New(at)}
-	case s.delay > 0:
-		s.message.Due = &v1.NewMessage_Delay{Delay: durationpb.New(s.delay)}
-	}
 	if s.file != "" {
 		if len(c.args) > 1 || s.count != 1 {
 			return errors.New("--file brings the bodies itself: leave out BODY and --count")
@@ -90,7 +74,7 @@ func (s *sending) run(c *call) error {
 		if err != nil {
 			return err
 		}
-		return c.showSent(result)
+		return c.show(result, "")
 	}
 	b := s.batch(c, int64(s.count))
 	for range s.count {
@@ -110,17 +94,6 @@ func (s *sending) with(body []byte) *v1.NewMessage {
 		m.Payload = &v1.NewMessage_Body{Body: body}
 	}
 	return m
-}
-
-func (c *call) showSent(result *v1.PublishResult) error {
-	return c.show(result, "", func(row func(...any)) {
-		row("message id", result.GetMessageId())
-		row("queue", result.GetQueueId())
-		row("offset", result.GetOffset())
-		if result.RecallHandle != nil {
-			row("recall handle", result.GetRecallHandle())
-		}
-	})
 }
 
 // sendLines sends each line that is not empty.

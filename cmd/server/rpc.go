@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/roquetmq/roquet/internal/client"
+)
+
+// rpc is a command that is one call of roquet.v1. Its arguments and flags are fields of the request, and what it writes
+// is the answer.
+type rpc struct {
+	use    string   // name, then a field for each argument in capital letters: show TOPIC; the last may have … more
+	short  string   // for help
+	method string   // TopicService.GetTopic
+	flags  []string // name or name=field, and then what it means
+	table  string   // a list of the answer, and its fields that are shown; "": the fields of the answer
+	exists *bool    // what the arguments name must be there, or must not; get asks for it
+	get    string   // a method, as above
+	trim   func(in, out proto.Message, all bool)
+}
+
+// newMessage makes a message of a type.
+func newMessage(d protoreflect.MessageDescriptor) (protoreflect.Message, error) {
+	typ, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		return nil, err
+	}
+	return typ.New(), nil
+}
+
+// messages makes the request and the answer of a method.
+func messages(method string) (in, out protoreflect.Message, err error) {
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("roquet.v1." + method))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", method, err)
+	}
+	d, _ := found.(protoreflect.MethodDescriptor) // nil would be a bug, which the first test shows
+	in, err = newMessage(d.Input())
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err = newMessage(d.Output())
+	return in, out, err
+}
+
+// command makes the command. Method names and fields that do not exist are bugs, and panic.
+func (p *rpc) command(r *remote) *cobra.Command {
+	in, _, err := messages(p.method)
+	if err != nil {
+		panic(err)
+	}
+	words := strings.Fields(p.use)[1:]
+	args, many := cobra.ExactArgs(len(words)), strings.HasSuffix(p.use, "...") && !strings.Contains(p.use, "=")
+	if strings.HasSuffix(p.use, "...") {
+		args = cobra.MinimumNArgs(len(words))
+	} else if strings.HasSuffix(p.use, "]") {
+		args = cobra.RangeArgs(len(words)-1, len(words))
+	}
+	cmd := r.verb(p.use, p.short, args, func(c *call) error {
+		if !many {
+			return p.run(c, in, c.args)
+		}
+		for i := len(words) - 1; i < len(c.args); i++ {
+			if err := p.run(c, in, append(c.args[:len(words)-1:len(words)-1], c.args[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.addFields(cmd.Flags(), cmd, in, p.flags)
+	if p.trim != nil && cmd.Name() == "list" {
+		cmd.Flags().BoolP("all", "a", false, "the server's own too")
+	}
+	return cmd
+}
+
+// addFields adds flags that set fields of a message.
+func (r *remote) addFields(flags *pflag.FlagSet, cmd *cobra.Command, m protoreflect.Message, specs []string) {
+	for _, spec := range specs {
+		word, usage, _ := strings.Cut(spec, " ")
+		name, of, ok := strings.Cut(word, "=")
+		if !ok {
+			of = strings.ReplaceAll(name, "-", "_")
+		}
+		f := field{m, m.Descriptor().Fields().ByName(protoreflect.Name(of))}
+		short := map[protoreflect.Name]string{"group": "g", "max": "n"}[f.fd.Name()]
+		if f.fd.Parent().Name() == "NewMessage" {
+			short = ""
+		}
+		flag := flags.VarPF(f, name, short, usage)
+		if f.fd.Kind() == protoreflect.BoolKind {
+			flag.NoOptDefVal = "true"
+		}
+		if kind := strings.ToUpper(of); (kind == "TOPIC" || kind == "GROUP") && f.fd.Parent().Name() != "NewMessage" {
+			_ = cmd.RegisterFlagCompletionFunc(name, // the flag was just made
+				func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+					return r.complete(cmd, kind)
+				})
+		}
+	}
+}
+
+// fill sets the fields that the arguments stand for.
+func (p *rpc) fill(in protoreflect.Message, args []string) error {
+	words := strings.Fields(p.use)[1:]
+	for i, arg := range args {
+		name := strings.ToLower(strings.Trim(words[min(i, len(words)-1)], "[]."))
+		if strings.Contains(name, "=") {
+			name = "values"
+		}
+		if err := (field{in, in.Descriptor().Fields().ByName(protoreflect.Name(name))}).Set(arg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *rpc) run(c *call, in protoreflect.Message, args []string) error {
+	if err := p.fill(in, args); err != nil {
+		return err
+	}
+	if p.exists != nil {
+		if err := p.check(c, args); err != nil {
+			return err
+		}
+	}
+	out, err := c.invoke(p.method, in)
+	if err != nil {
+		return err
+	}
+	all, _ := c.cmd.Flags().GetBool("all")
+	if p.trim != nil {
+		p.trim(in.Interface(), out.Interface(), all)
+	}
+	if out.Descriptor().Fields().Len() == 0 {
+		return c.say("%sd %s", c.cmd.Name(), strings.Join(args, " "))
+	}
+	return c.show(out.Interface(), p.table)
+}
+
+// check asks whether what is to be created, or changed, is there.
+func (p *rpc) check(c *call, args []string) error {
+	in, _, err := messages(p.get)
+	if err == nil {
+		err = p.fill(in, args)
+	}
+	if err != nil {
+		return err
+	}
+	kind, name := c.cmd.Parent().Name(), strings.Join(args, " ")
+	_, err = c.invoke(p.get, in)
+	var refused *client.Error
+	switch {
+	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+		if *p.exists {
+			return fmt.Errorf("there is no %s %s: roquet %[1]s create %[2]s", kind, name)
+		}
+		return nil
+	case err == nil && !*p.exists:
+		return fmt.Errorf("%s %s exists: roquet %[1]s update %[2]s changes it", kind, name)
+	}
+	return err
+}
+
+// invoke calls a method. Of a list that comes in pages it gathers all.
+func (c *call) invoke(method string, in protoreflect.Message) (protoreflect.Message, error) {
+	_, all, err := messages(method)
+	if err != nil {
+		return nil, err
+	}
+	next := all.Descriptor().Fields().ByName("next_page_token")
+	for {
+		page := all.New()
+		err := c.Invoke(c, "/roquet.v1."+strings.Replace(method, ".", "/", 1), in.Interface(), page.Interface())
+		if err != nil {
+			return nil, err
+		}
+		proto.Merge(all.Interface(), page.Interface())
+		if next == nil || page.Get(next).String() == "" {
+			break
+		}
+		in.Set(in.Descriptor().Fields().ByName("page_token"), page.Get(next))
+		all.Clear(next)
+	}
+	return all, nil
+}
