@@ -5,7 +5,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: check help fmt format vet lint generate-check proto test build bench crash model fuzz clean
+.PHONY: check help fmt format vet lint generate-check proto test build dist image bench crash model fuzz clean
 
 check: format vet lint generate-check test ## all that must hold before a commit
 
@@ -44,6 +44,17 @@ test: ## all tests with the race detector, house rules (internal/lint) included;
 
 build: ## bin/roquet, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/roquet ./cmd/server
+
+ARCHES := amd64 arm64
+dist: ## dist/roquet_linux_ARCH, what Dockerfile copies
+	@mkdir -p dist
+	@for a in $(ARCHES); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$a $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/roquet_linux_$$a ./cmd/server || exit 1; \
+	done
+
+image: dist ## dist/roquet-image.tar: OCI layout of all architectures, also for `docker load`; needs no daemon
+	cd tools/image && $(GO) run . -binaries ../../dist -out ../../dist/roquet-image.tar -version '$(VERSION)'
+	cd tools/image && $(GO) test -count=1 . -args -image ../../dist/roquet-image.tar
 
 bench: build ## side by side with Apache RocketMQ 5.5.0; ratios in bench/out, summary in docs/benchmarks.md
 	cd bench && $(GO) run . -roquet ../bin/roquet

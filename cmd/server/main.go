@@ -11,8 +11,10 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // a FROM scratch image has no zones for TZ
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // nor has it authorities for outgoing TLS
 )
 
 // version is set at build time from the repository's tag.

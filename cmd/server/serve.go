@@ -8,12 +8,17 @@ import (
 	"os"
 	"strings"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/service"
 )
+
+// memoryShare is the part of the container's memory that the garbage collector works to stay within, unless
+// GOMEMLIMIT says otherwise; the rest is left to stacks, files in memory and the page cache's dirty pages.
+const memoryShare = 0.8
 
 // serveCommand runs the server until SIGTERM or SIGINT.
 func serveCommand() *cobra.Command {
@@ -38,6 +43,9 @@ func serveCommand() *cobra.Command {
 			logger := newLogger(cmd.ErrOrStderr(), loaded.Log, level)
 			if len(loaded.Ignored) > 0 {
 				logger.Warn("settings of the original without effect here", "keys", loaded.Ignored)
+			}
+			if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
+				logger.Debug("no memory limit was found", "error", err)
 			}
 			svc, err := service.New(loaded.Config, buildVersion(), logger, level)
 			if err != nil {

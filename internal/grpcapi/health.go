@@ -17,15 +17,25 @@ import (
 // watchPeriod is how often a health watch looks.
 const watchPeriod = time.Second
 
-// health is the standard gRPC health service, for the whole server ("") and for the messaging service by
-// name.
+// Services that Kubernetes' gRPC probes ask for: readiness is that of the server ("" and the messaging service's
+// name say the same); liveness holds as long as this process answers at all, whatever its disk or peers do, since a
+// restart cures neither.
+const (
+	readiness = "readiness"
+	liveness  = "liveness"
+)
+
+// health is the standard gRPC health service.
 type health struct {
 	healthpb.UnimplementedHealthServer
 
 	api *api
 }
 
-func (h *health) state() healthpb.HealthCheckResponse_ServingStatus {
+func (h *health) state(service string) healthpb.HealthCheckResponse_ServingStatus {
+	if service == liveness {
+		return healthpb.HealthCheckResponse_SERVING
+	}
 	select {
 	case <-h.api.stopping:
 		return healthpb.HealthCheckResponse_NOT_SERVING
@@ -38,7 +48,11 @@ func (h *health) state() healthpb.HealthCheckResponse_ServingStatus {
 }
 
 func known(service string) bool {
-	return service == "" || service == v2.MessagingService_ServiceDesc.ServiceName
+	switch service {
+	case "", readiness, liveness, v2.MessagingService_ServiceDesc.ServiceName:
+		return true
+	}
+	return false
 }
 
 // Check says how the service is now.
@@ -46,14 +60,15 @@ func (h *health) Check(_ context.Context, req *healthpb.HealthCheckRequest) (*he
 	if !known(req.GetService()) {
 		return nil, grpcstatus.Error(codes.NotFound, "unknown service "+req.GetService())
 	}
-	return &healthpb.HealthCheckResponse{Status: h.state()}, nil
+	return &healthpb.HealthCheckResponse{Status: h.state(req.GetService())}, nil
 }
 
 // List says how all services are.
 func (h *health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
-	now := &healthpb.HealthCheckResponse{Status: h.state()}
+	now := &healthpb.HealthCheckResponse{Status: h.state(readiness)}
 	return &healthpb.HealthListResponse{Statuses: map[string]*healthpb.HealthCheckResponse{
-		"": now, v2.MessagingService_ServiceDesc.ServiceName: now,
+		"": now, readiness: now, v2.MessagingService_ServiceDesc.ServiceName: now,
+		liveness: {Status: h.state(liveness)},
 	}}, nil
 }
 
@@ -67,7 +82,7 @@ func (h *health) Watch(
 	for {
 		now := healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		if known(req.GetService()) {
-			now = h.state()
+			now = h.state(req.GetService())
 		}
 		if now != last {
 			last = now

@@ -538,8 +538,14 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 	<-ready
 	ready <- errors.New("disk full")
-	if st, err := check(""); err != nil || st != healthpb.HealthCheckResponse_NOT_SERVING {
-		t.Error(st, err)
+	for service, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{ // C208: no restarts for a full disk
+		"":          healthpb.HealthCheckResponse_NOT_SERVING,
+		"readiness": healthpb.HealthCheckResponse_NOT_SERVING,
+		"liveness":  healthpb.HealthCheckResponse_SERVING,
+	} {
+		if st, err := check(service); err != nil || st != want {
+			t.Errorf("%q with a full disk: %v, %v", service, st, err)
+		}
 	}
 	refl, err := reflectionpb.NewServerReflectionClient(d.conn).ServerReflectionInfo(t.Context())
 	if err != nil {
