@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Runs self-contained.yml for real: builds the image from dist/, sends and receives with released 4.x and 5.x clients
+# through its published ports, stops it, and finds the data again after the next `up`. Installs docker.io and
+# docker-compose from the distribution and starts a daemon of its own where they are missing; where no daemon can start,
+# one line says so and the status is 0. INTEROP is the folder of the interoperability suite.
+set -euo pipefail
+cd "$(dirname "$0")"
+interop=${INTEROP:-../../../shared/interop}
+export NAMESRV_PUBLISHED=29876 BROKER_PUBLISHED=30911 GRPC_PUBLISHED=28081 HTTP_PUBLISHED=28080
+export COMPOSE_PROJECT_NAME=roquet-compose-test COMPOSE_DOCKER_CLI_BUILD=0 DOCKER_BUILDKIT=0
+TARGETARCH=$(go env GOARCH)
+export TARGETARCH
+http=http://127.0.0.1:$HTTP_PUBLISHED
+
+say() { printf 'compose: %s\n' "$*"; }
+fail() {
+	say "FAIL: $*"
+	compose logs --tail 60 || true
+	exit 1
+}
+compose() { docker-compose -f self-contained.yml "$@"; }
+
+if ! command -v dockerd >/dev/null || ! command -v docker-compose >/dev/null; then
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io docker-compose >/dev/null
+fi
+
+work=$(mktemp -d /tmp/roquet-docker.XXXXXX)
+daemon=
+cleanup() {
+	compose down -v --remove-orphans >/dev/null 2>&1 || true
+	if [ -n "$daemon" ]; then
+		kill "$daemon" 2>/dev/null || true
+		wait "$daemon" 2>/dev/null || true
+	fi
+	rm -rf "$work"
+}
+trap cleanup EXIT
+
+if ! docker info >/dev/null 2>&1; then
+	export DOCKER_HOST=unix://$work/sock
+	dockerd --data-root "$work/data" --exec-root "$work/exec" -p "$work/pid" -H "$DOCKER_HOST" >"$work/log" 2>&1 &
+	daemon=$!
+	for _ in $(seq 300); do
+		docker info >/dev/null 2>&1 && break
+		if ! kill -0 "$daemon" 2>/dev/null; then
+			daemon=
+			say "SKIP: no Docker daemon can start here: $(tail -n 1 "$work/log")"
+			exit 0
+		fi
+		sleep 0.1
+	done
+	docker info >/dev/null || fail "the Docker daemon does not answer: $(tail -n 1 "$work/log")"
+fi
+
+[ -x "../../dist/roquet_linux_$TARGETARCH" ] || fail "no dist/roquet_linux_$TARGETARCH: make dist"
+compose build -q
+
+up() {
+	compose up -d >/dev/null 2>&1 || fail "up"
+	for _ in $(seq 300); do
+		id=$(compose ps -q roquet)
+		[ "$(docker inspect -f '{{.State.Health.Status}}' "$id")" != healthy ] || return 0
+		sleep 0.1
+	done
+	fail "not healthy after 30 s"
+}
+
+# stop ends the container as `docker stop` does, and wants exit status 0 well within its grace.
+stop() {
+	local from=$SECONDS
+	compose stop >/dev/null 2>&1
+	local status
+	status=$(docker inspect -f '{{.State.ExitCode}} {{.State.OOMKilled}}' "$id")
+	[ "$status" = "0 false" ] || fail "stopped with status and OOM kill: $status"
+	[ $((SECONDS - from)) -le 20 ] || fail "the stop took $((SECONDS - from)) s"
+}
+
+up
+say "healthy; user $(docker inspect -f '{{.Config.User}}' "$id"), image of $(docker image inspect -f '{{.Size}}' roquet:self-contained) bytes"
+kept=$(curl -fsS -d 'still here' "$http/v1/topics/kept/messages") || fail "publish over REST"
+kept=$(sed -n 's/.*"messageId": *"\([0-9A-F]*\)".*/\1/p' <<<"$kept")
+
+export NAMESRV=127.0.0.1:$NAMESRV_PUBLISHED BROKER=127.0.0.1:$BROKER_PUBLISHED GRPC=127.0.0.1:$GRPC_PUBLISHED
+"$interop/run.sh" --keep --case '^(java-remoting-4.9/(send-sync|redelivery)|java-grpc/(send-sync|push-ack))$' \
+	java-remoting-4.9 java-grpc || fail "clients outside the container"
+
+stop
+compose down >/dev/null 2>&1 # the container goes, the volume stays
+up
+curl -sS "$http/v1/messages/$kept?topic=kept" >"$work/kept"
+grep -q -e 'still here' -e "$(printf 'still here' | base64)" "$work/kept" || fail "message $kept is gone: $(cat "$work/kept")"
+stop
+docker run --rm -v "${COMPOSE_PROJECT_NAME}_roquet-data:/var/lib/roquet" roquet:self-contained verify /var/lib/roquet ||
+	fail "verify"
+say "PASS: 4.x and 5.x clients through published ports, clean stops, the data survives"
