@@ -90,40 +90,14 @@ func noTokenRune(r rune) bool {
 	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
-// showAll makes messages of an answer's records, and shows both to each, if there is one.
-func (d *door) showAll(
-	answer remoting.Response,
-	each func(message.Record, *v1.Message),
-) (all []*v1.Message, err error) {
-	err = eachRecord(answer, func(rec message.Record) error {
+// showAll makes messages of an answer's records.
+func (d *door) showAll(answer remoting.Response) (all []*v1.Message, err error) {
+	err = message.EachRecord(answer.Body, answer.Bodies, func(rec message.Record) error {
 		m, err := d.show(rec)
-		if err == nil && each != nil {
-			each(rec, m)
-		}
 		all = append(all, m)
 		return err
 	})
 	return all, err
-}
-
-// eachRecord calls take for every record of an answer, whose body may be in pieces that each hold whole records.
-func eachRecord(answer remoting.Response, take func(message.Record) error) error {
-	for _, rest := range append([][]byte{answer.Body}, answer.Bodies...) {
-		for len(rest) > 0 {
-			rec := message.Record(rest)
-			if size := rec.Size(); size > 0 && size <= len(rest) {
-				rec = rec[:size:size]
-			}
-			if !rec.IsWhole() {
-				return errors.New("the broker's answer holds a broken record")
-			}
-			if err := take(rec); err != nil {
-				return err
-			}
-			rest = rest[len(rec):]
-		}
-	}
-	return nil
 }
 
 // limit is how many a request wants: 1 to most, or none of its own.
@@ -172,7 +146,7 @@ func (d *door) browse(
 		return nil, err
 	}
 	out := &v1.BrowseResponse{NextOffset: h.NextBeginOffset, MinOffset: h.MinOffset, MaxOffset: h.MaxOffset}
-	out.Messages, err = d.showAll(answer, nil)
+	out.Messages, err = d.showAll(answer)
 	return out, err
 }
 
@@ -212,7 +186,7 @@ func (d *door) find(ctx context.Context, h *protocol.QueryMessageRequestHeader) 
 	if err != nil && answer.Code != protocol.QueryNotFound {
 		return nil, err
 	}
-	return d.showAll(answer, nil)
+	return d.showAll(answer)
 }
 
 // GetMessage looks for a message by the id its producer gave it, and by its place in the log.
@@ -240,7 +214,7 @@ func (m messages) GetMessage(ctx context.Context, in *v1.GetMessageRequest, _ ..
 			nil,
 		)
 		if err == nil || answer.Code == protocol.SystemError { // nothing is there
-			found, err = m.showAll(answer, nil)
+			found, err = m.showAll(answer)
 		}
 		if len(found) > 0 && !strings.EqualFold(found[0].GetOffsetMessageId(), id) {
 			found = nil

@@ -92,7 +92,7 @@ func (g groups) RedriveDeadLetters(
 			return nil, err
 		}
 		more = false
-		err = eachRecord(answer, func(rec message.Record) error {
+		err = message.EachRecord(answer.Body, answer.Bodies, func(rec message.Record) error {
 			result := &v1.RedriveResult{Offset: int64(rec.QueueOffset())}
 			out.Results = append(out.Results, result)
 			err := g.redrive(ctx, rec, result)

@@ -14,7 +14,6 @@ import (
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
-	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
@@ -95,26 +94,26 @@ func (d *door) receive(ctx context.Context, in *v1.ReceiveRequest) ([]*v1.Messag
 	if errors.Is(err, errStopping) {
 		return nil, nil
 	}
-	h, ok := answer.Header.(*protocol.PopMessageResponseHeader)
-	if err == nil && !ok {
-		err = errors.New("the broker's answer has no header")
+	if err != nil {
+		return nil, err
+	}
+	found, err := d.showAll(answer)
+	receipts, ok := answer.Header.(*protocol.ReceiptsResponseHeader)
+	if err == nil && (!ok || len(receipts.Handles) != len(found)) {
+		err = errors.New("the broker's answer has not a receipt handle for each message")
 	}
 	if err != nil {
 		return nil, err
 	}
-	found, err := d.showAll(answer, func(rec message.Record, m *v1.Message) {
+	for i, m := range found {
 		m.Topic = in.GetTopic()
-		m.ReceiptHandle = (&handle{
-			topic: in.GetTopic(), popTime: h.PopTime, invisible: h.InvisibleTime, revive: h.ReviveQID,
-			broker: d.cfg.BrokerName, queueID: rec.QueueID(), offset: int64(rec.QueueOffset()),
-			logOffset: int64(rec.LogOffset()),
-		}).String()
-	})
+		m.ReceiptHandle = (&handle{in.GetTopic(), receipts.Handles[i]}).String()
+	}
 	if gone := ctx.Err(); gone != nil {
 		d.giveBack(ctx, in.GetGroup(), found)
 		return nil, gone
 	}
-	return found, err
+	return found, nil
 }
 
 func (m messages) Receive(ctx context.Context, in *v1.ReceiveRequest, _ ...opt) (*v1.ReceiveResponse, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,60 +19,31 @@ import (
 const (
 	maxHandles    = 1000
 	settlesAtOnce = 64
-	// forwardInvisible is for how long a message that is about to become a dead letter is nobody else's.
-	forwardInvisible = time.Minute
 )
 
-// handle is a message that was given out. Its text is opaque to clients: the topic, the original's handle of
-// nine fields, all in base64url. Source: ExtraInfoUtil.java, ReceiptHandle.java.
-type handle struct {
-	topic              string
-	popTime, invisible int64 // ms
-	revive             int32
-	broker             string
-	queueID            int32
-	offset, logOffset  int64
-}
-
-// handleFormat is the handle of native clients: startOffset popTime invisibleTime reviveQid retryFlag brokerName
-// queueId queueOffset.
-const handleFormat = "%d %d %d %d 0 %s %d %d"
-
-// extraInfo is the handle as native clients have it.
-func (h *handle) extraInfo() string {
-	return fmt.Sprintf(handleFormat, h.offset, h.popTime, h.invisible, h.revive, h.broker, h.queueID, h.offset)
-}
+// handle is a message that was given out: its topic, and the broker's receipt handle. Clients get both in base64url.
+type handle struct{ topic, receipt string }
 
 // String returns the text that clients get.
-func (h *handle) String() string {
-	return opaque(fmt.Sprint(h.topic, " ", h.extraInfo(), " ", h.logOffset))
-}
+func (h *handle) String() string { return opaque(h.topic + " " + h.receipt) }
 
 // parseHandle reads a text that String returned. Error: INVALID_RECEIPT_HANDLE.
 func parseHandle(text string) (*handle, error) {
-	h := &handle{}
-	_, err := fmt.Sscanf(transparent(text), "%s "+handleFormat+" %d", &h.topic, &h.offset, &h.popTime, &h.invisible,
-		&h.revive, &h.broker, &h.queueID, &h.offset, &h.logOffset)
-	if err != nil || h.String() != text {
-		return nil, refuse(v2.Code_INVALID_RECEIPT_HANDLE, "receipt handle is malformed")
+	topic, receipt, ok := strings.Cut(transparent(text), " ")
+	if h := (&handle{topic, receipt}); ok && h.String() == text {
+		return h, nil
 	}
-	return h, nil
-}
-
-func (h *handle) ack(group string) *protocol.AckMessageRequestHeader {
-	return &protocol.AckMessageRequestHeader{
-		ConsumerGroup: group, Topic: h.topic, QueueID: h.queueID, ExtraInfo: h.extraInfo(), Offset: h.offset,
-	}
+	return nil, refuse(v2.Code_INVALID_RECEIPT_HANDLE, "receipt handle is malformed")
 }
 
 // hide hides a message for another while and renews the handle. With suspend the next delivery is no attempt.
 func (d *door) hide(ctx context.Context, group string, h *handle, invisible time.Duration, suspend bool) error {
-	answer, err := d.call(ctx, protocol.ChangeMessageInvisibleTime, &protocol.ChangeInvisibleTimeRequestHeader{
-		ConsumerGroup: group, Topic: h.topic, QueueID: h.queueID, ExtraInfo: h.extraInfo(), Offset: h.offset,
+	answer, err := d.call(ctx, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{
+		ConsumerGroup: group, Topic: h.topic, Handle: h.receipt,
 		InvisibleTime: invisible.Milliseconds(), Suspend: suspend,
 	}, nil)
-	if r, ok := answer.Header.(*protocol.ChangeInvisibleTimeResponseHeader); ok && err == nil {
-		h.popTime, h.invisible, h.revive = r.PopTime, r.InvisibleTime, r.ReviveQID
+	if r, ok := answer.Header.(*protocol.ReceiptsResponseHeader); ok && err == nil {
+		h.receipt = r.Handles[0]
 	}
 	return err
 }
@@ -137,7 +109,12 @@ func (d *door) ackAll(ctx context.Context, group string, written []*v1.Message) 
 
 func (m messages) Ack(ctx context.Context, in *v1.AckRequest, _ ...opt) (*v1.SettleResponse, error) {
 	return m.settle(in.GetReceiptHandles(), func(h *handle) error {
-		_, err := m.call(ctx, protocol.AckMessage, h.ack(in.GetGroup()), nil)
+		answer, err := m.call(ctx, protocol.BatchAckMessage, &protocol.AckReceiptsRequestHeader{
+			ConsumerGroup: in.GetGroup(), Topic: h.topic, Handles: []string{h.receipt},
+		}, nil)
+		if r, ok := answer.Header.(*protocol.AckReceiptsResponseHeader); ok && err == nil && r.Refused[0] != nil {
+			err = r.Refused[0]
+		}
 		return err
 	})
 }
@@ -162,20 +139,12 @@ func (m messages) Extend(ctx context.Context, in *v1.ExtendRequest, _ ...opt) (*
 	})
 }
 
-// DeadLetter buries messages. Each is claimed anew, which shows that the handle is good, copied and
-// acknowledged. Source: ForwardMessageToDLQActivity.java.
+// DeadLetter moves messages to the dead letters of their group. Source: ForwardMessageToDLQActivity.java.
 func (m messages) DeadLetter(ctx context.Context, in *v1.DeadLetterRequest, _ ...opt) (*v1.SettleResponse, error) {
 	return m.settle(in.GetReceiptHandles(), func(h *handle) error {
-		if err := m.hide(ctx, in.GetGroup(), h, forwardInvisible, false); err != nil {
-			return err
-		}
-		_, err := m.call(ctx, protocol.ConsumerSendMsgBack, &protocol.ConsumerSendMsgBackRequestHeader{
-			Offset: h.logOffset, Group: in.GetGroup(), DelayLevel: -1, OriginTopic: h.topic,
-			MaxReconsumeTimes: protocol.Some(int32(0)),
+		_, err := m.call(ctx, protocol.ConsumerSendMsgBack, &protocol.ForwardReceiptRequestHeader{
+			ConsumerGroup: in.GetGroup(), Topic: h.topic, Handle: h.receipt,
 		}, nil)
-		if err == nil {
-			_, err = m.call(ctx, protocol.AckMessage, h.ack(in.GetGroup()), nil)
-		}
 		return err
 	})
 }

@@ -4,12 +4,14 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // maxAcks bounds the entries of one request.
@@ -29,18 +31,20 @@ func (a *api) AckMessage(ctx context.Context, req *v2.AckMessageRequest) (*v2.Ac
 		return &v2.AckMessageResponse{Status: statusOf(err)}, nil
 	}
 	entries := req.GetEntries()
-	results := make([]error, len(entries))
-	a.ackAll(ctx, &c, req, results)
+	refused, err := a.ackAll(ctx, &c, req)
 	answer := &v2.AckMessageResponse{Entries: make([]*v2.AckMessageResultEntry, len(entries))}
-	good := ok()
+	results, good := make([]v2.AckMessageResultEntry, len(entries)), ok()
+	if err != nil {
+		good = statusOf(receiptError(err))
+	}
 	for i, entry := range entries {
 		result := good
-		if results[i] != nil {
-			result = statusOf(results[i])
+		if err == nil && refused[i] != nil {
+			result = statusOf(receiptError(refused[i]))
 		}
-		answer.Entries[i] = &v2.AckMessageResultEntry{
-			MessageId: entry.GetMessageId(), ReceiptHandle: entry.GetReceiptHandle(), Status: result,
-		}
+		answer.Entries[i] = &results[i]
+		results[i].MessageId, results[i].ReceiptHandle = entry.GetMessageId(), entry.GetReceiptHandle()
+		results[i].Status = result
 	}
 	answer.Status = common(answer.GetEntries())
 	return answer, nil
@@ -57,131 +61,112 @@ func common(entries []*v2.AckMessageResultEntry) *v2.Status {
 	return status(first.GetCode(), first.GetMessage())
 }
 
-// ackAll acknowledges the messages of a request with one call, and says in results what came of each.
-func (a *api) ackAll(ctx context.Context, c *caller, req *v2.AckMessageRequest, results []error) {
-	if c.session != nil && c.session.receipts.len() > 0 {
-		a.ackHeld(ctx, c, req, results)
-		return
+// ackAll acknowledges the messages of a request with one call. The result has an entry for each: nil, or why it was
+// refused.
+func (a *api) ackAll(ctx context.Context, c *caller, req *v2.AckMessageRequest) ([]*protocol.Error, error) {
+	h := &protocol.AckReceiptsRequestHeader{
+		ConsumerGroup: req.GetGroup().GetName(), Topic: req.GetTopic().GetName(),
+		Handles: make([]string, len(req.GetEntries())),
 	}
-	handles := make([]string, len(results))
 	for i, entry := range req.GetEntries() {
-		handles[i] = entry.GetReceiptHandle()
+		h.Handles[i] = entry.GetReceiptHandle()
 	}
-	refused, err := a.ackHandles(ctx, c, req.GetGroup().GetName(), req.GetTopic().GetName(), handles)
-	for i := range results {
-		switch {
-		case err != nil:
-			results[i] = receiptError(err)
-		case refused[i] != nil:
-			results[i] = receiptError(refused[i])
-		}
+	held, err := a.holdAll(ctx, c, h)
+	var refused []*protocol.Error
+	if err == nil {
+		refused, err = a.ackReceipts(ctx, c, h)
 	}
+	for _, one := range held {
+		one.done(err == nil && refused[one.at] == nil)
+	}
+	return refused, err
 }
 
-// ackHeld is ackAll for a client whose receipts are renewed.
-func (a *api) ackHeld(ctx context.Context, c *caller, req *v2.AckMessageRequest, results []error) {
-	group, topic := req.GetGroup().GetName(), req.GetTopic().GetName()
-	held := make([]heldReceipt, len(results))
-	handles := make([]string, 0, len(results))
-	order := inOrder(req.GetEntries())
-	last := ""
-	for _, i := range order {
-		given := req.GetEntries()[i].GetReceiptHandle()
-		if given == last {
-			results[i] = refuse(v2.Code_INVALID_RECEIPT_HANDLE, "the receipt handle is in the request twice")
-			continue
-		}
-		last = given
-		if held[i], results[i] = a.hold(ctx, c, group, topic, given); results[i] == nil {
-			handles = append(handles, held[i].text())
-		}
+// holdAll holds the receipts of an acknowledgement that are renewed, and puts their newest handles in. They are held in
+// order, so that two requests with the same ones do not wait for each other.
+func (a *api) holdAll(ctx context.Context, c *caller, h *protocol.AckReceiptsRequestHeader) ([]heldReceipt, error) {
+	if c.session == nil || c.session.receipts.len() == 0 {
+		return nil, nil
 	}
-	refused, err := a.ackHandles(ctx, c, group, topic, handles)
-	for _, i := range order {
-		if results[i] != nil {
-			continue
-		}
-		switch {
-		case err != nil:
-			results[i] = receiptError(err)
-		case refused[0] != nil:
-			results[i] = receiptError(refused[0])
-		}
-		if err == nil {
-			refused = refused[1:]
-		}
-		held[i].done(results[i] == nil)
-	}
-}
-
-// inOrder is the order in which receipts are held, so that two requests with the same ones do not wait for each
-// other.
-func inOrder(entries []*v2.AckMessageEntry) []int {
-	order := make([]int, len(entries))
+	order := make([]int, len(h.Handles))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(x, y int) int {
-		return strings.Compare(entries[x].GetReceiptHandle(), entries[y].GetReceiptHandle())
-	})
-	return order
+	slices.SortFunc(order, func(x, y int) int { return strings.Compare(h.Handles[x], h.Handles[y]) })
+	var held []heldReceipt
+	last := ""
+	for _, i := range order {
+		given := h.Handles[i]
+		if given == last {
+			continue // the broker refuses the second one
+		}
+		last = given
+		one, err := a.hold(ctx, c, h.ConsumerGroup, h.Topic, given)
+		if err != nil {
+			return held, err
+		}
+		one.at, h.Handles[i] = i, one.handle
+		held = append(held, one)
+	}
+	return held, nil
 }
 
-// ackHandles makes the call. The result has an entry a handle: nil, or why it was refused.
-func (a *api) ackHandles(
-	ctx context.Context,
-	c *caller,
-	group, topic string,
-	handles []string,
+func (a *api) ackReceipts(
+	ctx context.Context, c *caller, h *protocol.AckReceiptsRequestHeader,
 ) ([]*protocol.Error, error) {
-	if len(handles) == 0 {
-		return nil, nil
-	}
-	answer, err := a.call(ctx, c, protocol.BatchAckMessage, &protocol.AckReceiptsRequestHeader{
-		ConsumerGroup: group, Topic: topic, Handles: handles,
-	}, nil)
+	answer, err := a.call(ctx, c, protocol.BatchAckMessage, h, nil)
 	if err != nil {
 		return nil, err
 	}
-	h, isAck := answer.Header.(*protocol.AckReceiptsResponseHeader)
-	if !isAck || len(h.Refused) != len(handles) {
+	r, isAck := answer.Header.(*protocol.AckReceiptsResponseHeader)
+	if !isAck || len(r.Refused) != len(h.Handles) {
 		return nil, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer is not complete")
 	}
-	return h.Refused, nil
+	return r.Refused, nil
+}
+
+// receiptError turns what can never succeed into INVALID_RECEIPT_HANDLE: clients repeat everything else for ever.
+func receiptError(err error) error {
+	var answered *protocol.Error
+	if !errors.As(err, &answered) {
+		return err
+	}
+	switch answered.Code {
+	case protocol.MessageIllegal,
+		protocol.TopicNotExist,
+		protocol.SubscriptionGroupNotExist,
+		protocol.InvalidParameter,
+		protocol.NoMessage,
+		protocol.IllegalOperation,
+		protocol.QueryNotFound,
+		protocol.BrokerNotExist:
+		return refuse(v2.Code_INVALID_RECEIPT_HANDLE, answered.Remark)
+	}
+	return err
 }
 
 // heldReceipt is a receipt that is being used: nothing renews it until done is called, with true when the
 // message is not the client's any more.
 type heldReceipt struct {
-	handle receiptHandle
+	handle string // that is good now
 	given  string
-	key    receiptKey
+	at     int       // where in the request
 	in     *receipts // nil when it is not renewed
-}
-
-// text is the handle that is good now.
-func (r *heldReceipt) text() string {
-	if r.in == nil {
-		return r.given
-	}
-	return r.handle.text()
 }
 
 func (r *heldReceipt) done(over bool) {
 	if r.in != nil {
-		r.in.settle(r.key, r.given, over)
+		r.in.settle(r.given, over)
 	}
 }
 
-// hold reads a client's handle, and takes the newest in its place when the receipt is renewed.
+// hold takes the newest handle in place of the client's when the receipt is renewed.
 func (a *api) hold(ctx context.Context, c *caller, group, topic, given string) (heldReceipt, error) {
-	h, err := parseHandle(given)
-	r := heldReceipt{handle: h, given: given}
-	if err != nil || c.session == nil {
-		return r, err
+	r := heldReceipt{handle: given, given: given}
+	if c.session == nil {
+		return r, nil
 	}
-	r.key = keyOf(group, topic, &h)
-	newest, held, err := c.session.receipts.newest(ctx, r.key, given)
+	newest, held, err := c.session.receipts.newest(ctx, group, topic, given)
 	if held {
 		r.handle, r.in = newest, &c.session.receipts
 	}
@@ -200,35 +185,48 @@ func (a *api) ChangeInvisibleDuration(
 	if err == nil {
 		err = checkInvisible(req.GetInvisibleDuration().AsDuration(), 0)
 	}
-	var h receiptHandle
+	var handle string
 	if err == nil {
-		h, err = a.change(ctx, &c, req)
+		handle, err = a.change(ctx, &c, req)
 	}
+	answer := &v2.ChangeInvisibleDurationResponse{Status: ok(), ReceiptHandle: handle}
 	if err != nil {
-		answer := &v2.ChangeInvisibleDurationResponse{Status: statusOf(err)}
+		answer.Status = statusOf(err)
 		if answer.GetStatus().GetCode() == v2.Code_TOO_MANY_REQUESTS {
 			answer.ReceiptHandle = req.GetReceiptHandle() // still good
 		}
-		return answer, nil
 	}
-	return &v2.ChangeInvisibleDurationResponse{Status: ok(), ReceiptHandle: h.text()}, nil
+	return answer, nil
 }
 
-func (a *api) change(ctx context.Context, c *caller, req *v2.ChangeInvisibleDurationRequest) (receiptHandle, error) {
+func (a *api) change(ctx context.Context, c *caller, req *v2.ChangeInvisibleDurationRequest) (string, error) {
 	group, topic := req.GetGroup().GetName(), req.GetTopic().GetName()
 	held, err := a.hold(ctx, c, group, topic, req.GetReceiptHandle())
 	if err != nil {
-		return receiptHandle{}, err
+		return "", err
 	}
-	header := changeHeader(group, topic, held.handle, req.GetInvisibleDuration().AsDuration())
-	header.Suspend = req.GetSuspend()
-	answer, err := a.call(ctx, c, protocol.ChangeMessageInvisibleTime, header, nil)
-	h := held.handle
-	if err = receiptError(err); err == nil {
-		h, err = changed(h, answer)
-	}
+	answer, err := a.call(ctx, c, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{
+		ConsumerGroup: group, Topic: topic, Handle: held.handle,
+		InvisibleTime: req.GetInvisibleDuration().AsDuration().Milliseconds(), Suspend: req.GetSuspend(),
+	}, nil)
+	h, err := changed(answer, err)
 	held.done(err == nil)
-	return h, err
+	if err != nil {
+		return "", err
+	}
+	return h.Handles[0], nil
+}
+
+// changed is the receipt after its invisible time was changed.
+func changed(answer remoting.Response, err error) (*protocol.ReceiptsResponseHeader, error) {
+	if err != nil {
+		return nil, receiptError(err)
+	}
+	h, ok := answer.Header.(*protocol.ReceiptsResponseHeader)
+	if !ok || len(h.Handles) != 1 {
+		return nil, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no receipt handle")
+	}
+	return h, nil
 }
 
 // ForwardMessageToDeadLetterQueue moves a message to its group's dead letters. Source:
@@ -257,7 +255,7 @@ func (a *api) forward(ctx context.Context, c *caller, req *v2.ForwardMessageToDe
 		return err
 	}
 	_, err = a.call(ctx, c, protocol.ConsumerSendMsgBack, &protocol.ForwardReceiptRequestHeader{
-		ConsumerGroup: group, Topic: topic, Handle: held.handle.text(),
+		ConsumerGroup: group, Topic: topic, Handle: held.handle,
 	}, nil)
 	err = receiptError(err)
 	held.done(err == nil)

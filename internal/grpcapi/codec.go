@@ -21,7 +21,7 @@ type encoded struct{ head, body []byte }
 
 // Marshal encodes v.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	e, ok := v.(encoded)
+	e, ok := v.(*encoded)
 	switch {
 	case !ok:
 		return c.CodecV2.Marshal(v)
@@ -40,20 +40,21 @@ const (
 	otherBytes = 448
 )
 
-// encodeReceived is a ReceiveMessageResponse with the message.
-func encodeReceived(rec message.Record, d *delivery) (encoded, error) {
-	dst := make([]byte, answerHeadBytes, answerHeadBytes+otherBytes+min(len(rec), copiedBytes))
-	dst, body, err := appendDelivered(dst, rec, d)
+// appendReceived appends a ReceiveMessageResponse with the message to dst, and returns what it appended too, which
+// aliases dst.
+func appendReceived(dst []byte, rec message.Record, d *delivery) ([]byte, encoded, error) {
+	begin := len(dst)
+	dst, body, err := appendDelivered(append(dst, make([]byte, answerHeadBytes)...), rec, d)
 	if err != nil {
-		return encoded{}, err
+		return dst, encoded{}, err
 	}
-	// The length is known now: it goes right before the message, and what is before that is cut off.
-	size := uint64(len(dst) - answerHeadBytes + len(body))
-	start := answerHeadBytes - 1 - protowire.SizeVarint(size)
-	head := protowire.AppendTag(dst[:start], receivedMessage, protowire.BytesType)
+	// The length is known now: it goes right before the message, and what is before that is left out.
+	size := uint64(len(dst) - begin - answerHeadBytes + len(body))
+	start := begin + answerHeadBytes - 1 - protowire.SizeVarint(size)
+	head := protowire.AppendTag(dst[start:start:len(dst)], receivedMessage, protowire.BytesType)
 	protowire.AppendVarint(head, size)
 	if len(body) <= copiedBytes {
-		return encoded{head: append(dst, body...)[start:]}, nil
+		dst, body = append(dst, body...), nil
 	}
-	return encoded{head: dst[start:], body: body}, nil
+	return dst, encoded{head: dst[start:len(dst):len(dst)], body: body}, nil
 }

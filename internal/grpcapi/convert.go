@@ -21,9 +21,8 @@ import (
 
 // delivery is what a receive adds to a stored message.
 type delivery struct {
-	topic    *v2.Resource // as the client named it
-	handle   string       // empty: none
-	attempts int32        // reconsumeTimes if over 0, else the record's
+	topic  *v2.Resource // as the client named it
+	handle string       // empty: none
 }
 
 // delivered makes a client's message of a stored one; see appendDelivered. d is nil for a message that is shown
@@ -244,16 +243,12 @@ func (p *parcel) rest(stored *message.Message, body []byte, encoding v2.Encoding
 	dst = protowire.AppendTag(dst, systemStoreHost, protowire.BytesType)
 	var host [64]byte
 	dst = protowire.AppendBytes(dst, stored.StoreHost.AppendTo(host[:0]))
-	attempts := stored.ReconsumeTimes
 	if d != nil {
 		dst = appendText(dst, systemHandle, d.handle)
-		if d.attempts > 0 {
-			attempts = d.attempts
-		}
 	}
 	dst = appendNumber(dst, systemQueueID, int64(stored.QueueID))
 	dst = appendNumber(dst, systemOffset, int64(stored.QueueOffset))
-	dst = appendNumber(dst, systemAttempt, int64(attempts)+1)
+	dst = appendNumber(dst, systemAttempt, int64(stored.ReconsumeTimes)+1)
 	if p.deadTopic != "" && p.deadID != "" {
 		dst = appendPair(dst, systemDead, deadTopic, deadID, p.deadTopic, p.deadID)
 	}

@@ -257,18 +257,18 @@ func TestEncodeReceived(t *testing.T) {
 				ResourceNamespace: rapid.SampledFrom([]string{"", "ns"}).Draw(t, "namespace"),
 				Name:              "topic",
 			},
-			handle:   rapid.StringMatching(`[0-9 ]{0,90}`).Draw(t, "handle"),
-			attempts: rapid.Int32Range(0, 5).Draw(t, "attempts"),
+			handle: rapid.StringMatching(`[0-9 ]{0,90}`).Draw(t, "handle"),
 		}
 		want, err := delivered(rec, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := encodeReceived(rec, d)
+		before := make([]byte, rapid.IntRange(0, 9).Draw(t, "before"), 10)
+		_, answer, err := appendReceived(before, rec, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pieces, err := newCodec().Marshal(answer)
+		pieces, err := newCodec().Marshal(&answer)
 		if err != nil {
 			t.Fatal(err)
 		}

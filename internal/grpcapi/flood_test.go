@@ -130,12 +130,8 @@ func TestSlowReceiver(t *testing.T) {
 	d := newDoor(t, func(c *Config) { c.Limits.MaxUntakenBytes = limit })
 	d.broker.on(protocol.PopMessage, func(c *remoting.Call) {
 		rec := stored("normal", 0, 0, strings.Repeat("x", size), "")
-		c.Reply(
-			remoting.Response{
-				Body:   rec,
-				Header: &protocol.PopMessageResponseHeader{PopTime: 1, InvisibleTime: 60_000},
-			},
-		)
+		receipts := &protocol.ReceiptsResponseHeader{Handles: []string{"handle"}, VisibleAt: 60_000}
+		c.Reply(remoting.Response{Bodies: [][]byte{rec}, Header: receipts})
 	})
 	_, _ = d.connect(as(t, "raw"), consumer(v2.ClientType_SIMPLE_CONSUMER, "g", "normal"))
 	before := heapMB()

@@ -91,7 +91,7 @@ func (a *api) pull(ctx context.Context, c *caller, req *v2.PullMessageRequest) (
 		return nil, next, err
 	}
 	var found []*v2.Message
-	err = eachRecord(answer, func(rec message.Record) error {
+	err = message.EachRecord(answer.Body, answer.Bodies, func(rec message.Record) error {
 		m, err := delivered(rec, &delivery{topic: queue.GetTopic()})
 		if err == nil {
 			m.GetSystemProperties().ReceiptHandle = nil

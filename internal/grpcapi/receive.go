@@ -15,7 +15,6 @@ import (
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // Bounds of a receive. Source: ProxyConfig.java, ProxyUtils.java, ConsumeInitMode.java.
@@ -71,9 +70,8 @@ func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream
 
 // popped is a message that was received.
 type popped struct {
-	record   message.Record
-	handle   receiptHandle
-	attempts int32 // reconsumeTimes where the answer names them, else 0
+	record message.Record
+	handle string
 }
 
 func untaken(bytes int64) error {
@@ -115,21 +113,21 @@ func (a *api) receive(ctx context.Context, c *caller, req *v2.ReceiveMessageRequ
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.messagesOf(header, answer)
-	if err == nil && renewed {
-		now := time.Now()
-		for i := range found {
-			f := &found[i]
-			c.session.receipts.add(keyOf(header.ConsumerGroup, header.Topic, &f.handle), &receipt{
-				given: f.handle.text(), newest: f.handle, begun: now,
+	receipts, ok := answer.Header.(*protocol.ReceiptsResponseHeader)
+	if !ok || len(receipts.Handles) != len(answer.Bodies) {
+		return nil, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no receipt handles")
+	}
+	found, now := make([]popped, len(answer.Bodies)), time.Now()
+	for i, rec := range answer.Bodies {
+		found[i] = popped{record: rec, handle: receipts.Handles[i]}
+		if renewed {
+			c.session.receipts.add(&receipt{
+				group: header.ConsumerGroup, topic: header.Topic, given: found[i].handle, newest: found[i].handle,
+				visibleAt: receipts.VisibleAt, begun: now,
 			})
 		}
 	}
-	return found, err
-}
-
-func keyOf(group, topic string, h *receiptHandle) receiptKey {
-	return receiptKey{group: group, topic: h.realTopic(topic, group), queueID: h.queueID, offset: h.offset}
+	return found, nil
 }
 
 // popHeader checks a receive, in the order in which the original looks.
@@ -209,64 +207,6 @@ func pollTime(ctx context.Context, p *profile, req *v2.ReceiveMessageRequest) (t
 	)
 }
 
-// messagesOf takes a pop's answer apart.
-func (a *api) messagesOf(asked *protocol.PopMessageRequestHeader, answer remoting.Response) ([]popped, error) {
-	header, ok := answer.Header.(*protocol.PopMessageResponseHeader)
-	if !ok {
-		return nil, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no header")
-	}
-	info := readPopInfo(header)
-	var found []popped
-	take := func(rec message.Record) error {
-		if !rec.IsWhole() {
-			return errors.New("the broker's answer holds a broken record")
-		}
-		p := popped{record: rec}
-		p.handle = receiptHandle{
-			popTime: header.PopTime, invisible: header.InvisibleTime, reviveQueue: header.ReviveQID, retry: "0",
-			broker: a.cfg.BrokerName, queueID: rec.QueueID(), offset: int64(rec.QueueOffset()),
-		}
-		if ck, ok := message.Property(rec.Properties(), message.PropertyPopCK); ok {
-			h, err := parseHandle(ck)
-			if err != nil {
-				return err
-			}
-			p.handle = h
-		} else {
-			p.handle.retry = retryOf(string(rec.Topic()))
-			p.handle.startOffset = info.start(p.handle.retry, p.handle.queueID, p.handle.offset)
-			if asked.Order.Or(false) {
-				p.attempts = info.attempts(p.handle.retry, p.handle.queueID, p.handle.offset)
-			}
-		}
-		p.handle.logOffset = int64(rec.LogOffset())
-		found = append(found, p)
-		return nil
-	}
-	return found, eachRecord(answer, take)
-}
-
-// eachRecord calls take for every record of an answer, whose body may be in pieces that each hold whole records.
-func eachRecord(answer remoting.Response, take func(message.Record) error) error {
-	for i := -1; i < len(answer.Bodies); i++ {
-		rest := answer.Body
-		if i >= 0 {
-			rest = answer.Bodies[i]
-		}
-		for len(rest) > 0 {
-			size := message.Record(rest).Size()
-			if size <= 0 || size > len(rest) {
-				return errors.New("the broker's answer holds a broken record")
-			}
-			if err := take(message.Record(rest[:size:size])); err != nil {
-				return err
-			}
-			rest = rest[size:]
-		}
-	}
-	return nil
-}
-
 // receiving is an answer to a receive that is being written.
 type receiving struct {
 	api    *api
@@ -291,7 +231,7 @@ func (r *receiving) write(found []popped, err error) error {
 		return err
 	}
 	for i := range answers {
-		if err := r.stream.SendMsg(answers[i]); err != nil {
+		if err := r.stream.SendMsg(&answers[i]); err != nil {
 			r.giveBack(found[i:])
 			return err
 		}
@@ -300,14 +240,18 @@ func (r *receiving) write(found []popped, err error) error {
 }
 
 // encode encodes all messages before the first is sent: a send wakes grpc-go's writer when that has nothing more to
-// do, and waking costs more than writing.
+// do, and waking costs more than writing. They lie in one buffer, but for large bodies.
 func (r *receiving) encode(found []popped) ([]encoded, error) {
-	answers := make([]encoded, len(found))
+	size := 0
+	for i := range found {
+		size += otherBytes + min(len(found[i].record), copiedBytes)
+	}
+	answers, buf := make([]encoded, len(found)), make([]byte, 0, size)
 	d := delivery{topic: r.req.GetMessageQueue().GetTopic()}
 	for i := range found {
-		d.handle, d.attempts = found[i].handle.text(), found[i].attempts
+		d.handle = found[i].handle
 		var err error
-		if answers[i], err = encodeReceived(found[i].record, &d); err != nil {
+		if buf, answers[i], err = appendReceived(buf, found[i].record, &d); err != nil {
 			return nil, err
 		}
 	}
@@ -337,12 +281,10 @@ func emptyStatus(err error) *v2.Status {
 // giveBack lets others soon see messages that the client did not get.
 func (r *receiving) giveBack(lost []popped) {
 	ctx := context.WithoutCancel(r.stream.Context())
-	group, topic := r.req.GetGroup().GetName(), r.req.GetMessageQueue().GetTopic().GetName()
 	for i := range lost {
-		h := lost[i].handle
-		key := keyOf(group, topic, &h)
-		r.caller.session.receipts.settle(key, h.text(), true)
-		r.api.changeLater(ctx, r.caller.session, receiptKey{group: group, topic: topic}, h, returnedInvisible,
-			func(receiptHandle, error) {})
+		r.caller.session.receipts.settle(lost[i].handle, true)
+		r.api.changeLater(ctx, r.caller.session, &receipt{
+			group: r.req.GetGroup().GetName(), topic: r.req.GetMessageQueue().GetTopic().GetName(),
+		}, lost[i].handle, returnedInvisible, nil)
 	}
 }

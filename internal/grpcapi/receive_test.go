@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,11 +27,12 @@ import (
 func (d *door) gives(popTime time.Time, bodies ...string) {
 	d.broker.on(protocol.PopMessage, func(c *remoting.Call) {
 		h, _ := c.Header.(*protocol.PopMessageRequestHeader)
-		r := remoting.Response{Header: &protocol.PopMessageResponseHeader{
-			PopTime: popTime.UnixMilli(), InvisibleTime: h.InvisibleTime, StartOffsetInfo: "0 3 7",
-		}}
+		receipts := &protocol.ReceiptsResponseHeader{VisibleAt: popTime.UnixMilli() + h.InvisibleTime}
+		r := remoting.Response{Header: receipts}
 		for i, body := range bodies {
 			r.Bodies = append(r.Bodies, stored(h.Topic, 3, int64(7+i), body, props("UNIQ_KEY", "id-"+body)))
+			receipts.Handles = append(receipts.Handles,
+				fmt.Sprintf("7 %d %d 0 0 broker-a 3 %d %d", popTime.UnixMilli(), h.InvisibleTime, 7+i, 1007+i))
 		}
 		c.Reply(r)
 	})
@@ -43,8 +45,8 @@ func (d *door) acks(refused ...string) {
 		h, _ := c.Header.(*protocol.AckReceiptsRequestHeader)
 		answer := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
 		for i, handle := range h.Handles {
-			_, err := parseHandle(handle)
-			if err != nil || slices.Contains(refused, handle) || slices.Contains(h.Handles[:i], handle) {
+			if strings.Count(handle, " ") != 8 || slices.Contains(refused, handle) ||
+				slices.Contains(h.Handles[:i], handle) {
 				answer.Refused[i] = &protocol.Error{Code: protocol.NoMessage, Remark: "stale"}
 			}
 		}
@@ -249,18 +251,10 @@ func TestReceiveInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, nil)
 	d.broker.groups["g"] = Group{Orderly: true, RetryMaxTimes: 16}
-	d.broker.on(protocol.PopMessage, func(c *remoting.Call) {
-		c.Reply(remoting.Response{
-			Header: &protocol.PopMessageResponseHeader{
-				PopTime: 1, InvisibleTime: 2, StartOffsetInfo: "0 3 7",
-				OrderCountInfo: "0 qo3%7 4;0 3 4",
-			},
-			Body: stored("normal", 3, 7, "x", ""),
-		})
-	})
+	d.gives(time.Now(), "x")
 	d.connect(as(t, "c1"), consumer(v2.ClientType_SIMPLE_CONSUMER, "g", "normal"))
 	got := d.receive(as(t, "c1"), receiveRequest(nil))
-	if len(got.messages) != 1 || got.messages[0].GetSystemProperties().GetDeliveryAttempt() != 5 {
+	if len(got.messages) != 1 || got.messages[0].GetSystemProperties().GetDeliveryAttempt() != 1 {
 		t.Errorf("%+v", got)
 	}
 	h, _ := d.broker.seen(protocol.PopMessage)[0].(*protocol.PopMessageRequestHeader)
@@ -353,10 +347,21 @@ func (d *door) changes(popTime int64) {
 
 func changedAt(popTime int64) func(*remoting.Call) {
 	return func(c *remoting.Call) {
-		h, _ := c.Header.(*protocol.ChangeInvisibleTimeRequestHeader)
-		c.Reply(remoting.Response{Header: &protocol.ChangeInvisibleTimeResponseHeader{
-			PopTime: popTime, InvisibleTime: h.InvisibleTime,
-		}})
+		h, _ := c.Header.(*protocol.RenewReceiptRequestHeader)
+		c.Reply(remoting.Response{Header: renewedReceipt(h, popTime, h.InvisibleTime)})
+	}
+}
+
+// renewedReceipt is the receipt after a renewal.
+func renewedReceipt(
+	h *protocol.RenewReceiptRequestHeader,
+	popTime, invisible int64,
+) *protocol.ReceiptsResponseHeader {
+	fields := strings.Split(h.Handle, " ")
+	fields[1], fields[2] = fmt.Sprint(popTime), fmt.Sprint(invisible)
+	return &protocol.ReceiptsResponseHeader{
+		Handles:   []string{strings.Join(fields, " ")},
+		VisibleAt: popTime + invisible,
 	}
 }
 
@@ -382,12 +387,11 @@ func TestChangeInvisibleDuration(t *testing.T) {
 	}
 	answer := change(5*time.Second, true)
 	wantCode(t, answer.GetStatus(), v2.Code_OK)
-	if want := "7 99 5000 0 0 broker-a 3 7 1007"; answer.GetReceiptHandle() != want {
+	if want := "5 99 5000 0 0 broker-a 3 7 1007"; answer.GetReceiptHandle() != want {
 		t.Errorf("handle %q, want %q", answer.GetReceiptHandle(), want)
 	}
-	h, _ := d.broker.seen(protocol.ChangeMessageInvisibleTime)[0].(*protocol.ChangeInvisibleTimeRequestHeader)
-	if h.ExtraInfo != handle || h.QueueID != 3 || h.Offset != 7 || !h.Suspend || h.ConsumerGroup != "g" ||
-		h.Topic != "normal" {
+	h, _ := d.broker.seen(protocol.ChangeMessageInvisibleTime)[0].(*protocol.RenewReceiptRequestHeader)
+	if h.Handle != handle || !h.Suspend || h.ConsumerGroup != "g" || h.Topic != "normal" {
 		t.Errorf("header %+v", h)
 	}
 	wantCode(t, change(0, false).GetStatus(), v2.Code_OK)

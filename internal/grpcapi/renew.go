@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -29,24 +28,19 @@ var renewals = [...]time.Duration{
 	time.Minute, 3 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
 }
 
-// receiptKey names a message that a client has in work.
-type receiptKey struct {
-	group, topic string
-	queueID      int32
-	offset       int64
-}
-
-// receipt is a message whose invisible time is prolonged as long as its client lives. Its fields are guarded by
-// receipts.mu.
+// receipt is a message whose invisible time is prolonged as long as its client lives. Its fields but for the first
+// line are guarded by receipts.mu.
 type receipt struct {
-	given    string // the handle that the client has
-	newest   receiptHandle
-	begun    time.Time
-	count    int // renewals so far
-	failures int // in a row
-	underWay bool
-	renewed  chan struct{} // made when somebody waits for the renewal under way, closed at its end
-	returned bool          // its client was gone while the renewal was under way
+	group, topic, given string // the handle that the client has
+
+	newest    string
+	visibleAt int64 // ms, when others may see the message
+	begun     time.Time
+	count     int // renewals so far
+	failures  int // in a row
+	underWay  bool
+	renewed   chan struct{} // made when somebody waits for the renewal under way, closed at its end
+	returned  bool          // its client was gone while the renewal was under way
 }
 
 // receipts is the messages that one client has in work. Safe for concurrent use; the zero value is empty.
@@ -56,7 +50,7 @@ type receipt struct {
 // that was given out with a delivery stands for that delivery.
 type receipts struct {
 	mu   sync.Mutex
-	open map[receiptKey]*receipt
+	open map[string]*receipt // by the handle that the client has
 }
 
 func (r *receipts) len() int {
@@ -65,30 +59,30 @@ func (r *receipts) len() int {
 	return len(r.open)
 }
 
-func (r *receipts) add(key receiptKey, one *receipt) {
+func (r *receipts) add(one *receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open == nil {
-		r.open = map[receiptKey]*receipt{}
+		r.open = map[string]*receipt{}
 	}
-	r.open[key] = one
+	r.open[one.given] = one
 }
 
 // newest returns the handle that is good now for a message that the client knows by its first one, and waits
-// for a renewal under way. The handle stays good until forget or release is called: nothing renews it.
-func (r *receipts) newest(ctx context.Context, key receiptKey, given string) (h receiptHandle, held bool, err error) {
+// for a renewal under way. The handle stays good until settle is called: nothing renews it.
+func (r *receipts) newest(ctx context.Context, group, topic, given string) (handle string, held bool, err error) {
 	for {
 		r.mu.Lock()
-		one := r.open[key]
-		if one == nil || one.given != given {
+		one := r.open[given]
+		if one == nil || one.group != group || one.topic != topic {
 			r.mu.Unlock()
-			return receiptHandle{}, false, nil
+			return given, false, nil
 		}
 		if !one.underWay {
 			one.underWay = true
-			h = one.newest
+			handle = one.newest
 			r.mu.Unlock()
-			return h, true, nil
+			return handle, true, nil
 		}
 		if one.renewed == nil {
 			one.renewed = make(chan struct{})
@@ -98,22 +92,20 @@ func (r *receipts) newest(ctx context.Context, key receiptKey, given string) (h 
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return receiptHandle{}, false, ctx.Err()
+			return given, false, ctx.Err()
 		}
 	}
 }
 
 // settle ends what newest began. When the message is done with, nothing is renewed any more.
-func (r *receipts) settle(key receiptKey, given string, done bool) {
+func (r *receipts) settle(given string, done bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := r.open[key]
-	if one == nil || one.given != given {
-		return
-	}
-	one.endLocked()
-	if done {
-		delete(r.open, key)
+	if one := r.open[given]; one != nil {
+		one.endLocked()
+		if done {
+			delete(r.open, given)
+		}
 	}
 }
 
@@ -126,19 +118,14 @@ func (one *receipt) endLocked() {
 }
 
 // due takes the receipts that end soon; each is under way until renewedAs or settle is called.
-func (r *receipts) due(now time.Time) map[receiptKey]*receipt {
+func (r *receipts) due(now time.Time) (due []*receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var due map[receiptKey]*receipt
-	for key, one := range r.open {
-		if one.underWay || one.newest.visibleAt()-now.UnixMilli() > renewAhead.Milliseconds() {
-			continue
+	for _, one := range r.open {
+		if !one.underWay && one.visibleAt-now.UnixMilli() <= renewAhead.Milliseconds() {
+			one.underWay = true
+			due = append(due, one)
 		}
-		if due == nil {
-			due = map[receiptKey]*receipt{}
-		}
-		one.underWay = true
-		due[key] = one
 	}
 	return due
 }
@@ -153,7 +140,7 @@ const (
 )
 
 // renewedAs ends a renewal: with the new handle, or with an error.
-func (r *receipts) renewedAs(key receiptKey, one *receipt, h receiptHandle, err error) outcome {
+func (r *receipts) renewedAs(one *receipt, h *protocol.ReceiptsResponseHeader, err error) outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer one.endLocked()
@@ -162,7 +149,7 @@ func (r *receipts) renewedAs(key receiptKey, one *receipt, h receiptHandle, err 
 	case err == nil && one.returned:
 		return receiptReturned
 	case err == nil:
-		one.newest, one.failures = h, 0
+		one.newest, one.visibleAt, one.failures = h.Handles[0], h.VisibleAt, 0
 		one.count++
 		return receiptKept
 	case errors.As(err, &refused):
@@ -173,24 +160,21 @@ func (r *receipts) renewedAs(key receiptKey, one *receipt, h receiptHandle, err 
 	if one.failures < renewMaxFailures {
 		return receiptKept
 	}
-	if r.open[key] == one {
-		delete(r.open, key)
-	}
+	delete(r.open, one.given)
 	return receiptLost
 }
 
 // takeAll empties the table and returns what nobody else is busy with.
-func (r *receipts) takeAll() map[receiptKey]*receipt {
+func (r *receipts) takeAll() (all []*receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := r.open
-	r.open = nil
-	for key, one := range all {
+	for _, one := range r.open {
 		one.returned = true
-		if one.underWay {
-			delete(all, key)
+		if !one.underWay {
+			all = append(all, one)
 		}
 	}
+	r.open = nil
 	return all
 }
 
@@ -204,20 +188,20 @@ func (r *receipts) drop() {
 // renewDue prolongs what a client has in work and would soon be seen by others. What has been in work for too
 // long goes back, to rest as the group says.
 func (a *api) renewDue(ctx context.Context, s *session, now time.Time) {
-	for key, one := range s.receipts.due(now) {
+	for _, one := range s.receipts.due(now) {
 		if now.Sub(one.begun) >= renewLongest {
-			s.receipts.settle(key, one.given, true)
-			a.changeLater(ctx, s, key, one.newest, asGroupSays, func(receiptHandle, error) {})
+			s.receipts.settle(one.given, true)
+			a.changeLater(ctx, s, one, one.newest, asGroupSays, nil)
 			continue
 		}
 		next := renewals[min(one.count, len(renewals)-1)]
-		a.changeLater(ctx, s, key, one.newest, next, func(h receiptHandle, err error) {
-			switch s.receipts.renewedAs(key, one, h, err) {
+		a.changeLater(ctx, s, one, one.newest, next, func(h *protocol.ReceiptsResponseHeader, err error) {
+			switch s.receipts.renewedAs(one, h, err) {
 			case receiptKept:
 			case receiptReturned:
-				a.changeLater(ctx, s, key, h, returnedInvisible, func(receiptHandle, error) {})
+				a.changeLater(ctx, s, one, h.Handles[0], returnedInvisible, nil)
 			case receiptLost:
-				a.log.Warn("receipt not renewed", slog.String("group", key.group), slog.String("topic", key.topic),
+				a.log.Warn("receipt not renewed", slog.String("group", one.group), slog.String("topic", one.topic),
 					slog.String("client_id", s.clientID), slog.Any("error", err))
 			}
 		})
@@ -226,58 +210,28 @@ func (a *api) renewDue(ctx context.Context, s *session, now time.Time) {
 
 // returnAll lets others soon see what a client has in work that is gone.
 func (a *api) returnAll(s *session) {
-	ctx := context.Background()
-	for key, one := range s.receipts.takeAll() {
-		a.changeLater(ctx, s, key, one.newest, returnedInvisible, func(receiptHandle, error) {})
+	for _, one := range s.receipts.takeAll() {
+		a.changeLater(context.Background(), s, one, one.newest, returnedInvisible, nil)
 	}
 }
 
-// changeLater changes the invisible time of a message of a session; done gets the new handle.
+// changeLater changes the invisible time of a message of a session; done, if there is one, gets the new receipt.
 func (a *api) changeLater(
-	ctx context.Context,
-	s *session,
-	key receiptKey,
-	h receiptHandle,
-	invisible time.Duration,
-	done func(receiptHandle, error),
+	ctx context.Context, s *session, one *receipt, handle string, invisible time.Duration,
+	done func(*protocol.ReceiptsResponseHeader, error),
 ) {
 	c := &caller{clientID: s.clientID, session: s, conn: &connInfo{}, language: s.language}
-	header := changeHeader(key.group, key.topic, h, invisible)
-	call := a.newCall(ctx, c, protocol.ChangeMessageInvisibleTime, header, nil, func(r remoting.Response, err error) {
-		if err == nil && r.Code != protocol.Success {
-			err = receiptError(&protocol.Error{Code: r.Code, Remark: r.Remark})
-		}
-		if err != nil {
-			done(h, err)
-			return
-		}
-		done(changed(h, r))
-	})
-	a.registry.Dispatch(ctx, call)
-}
-
-func changeHeader(
-	group, topic string,
-	h receiptHandle,
-	invisible time.Duration,
-) *protocol.ChangeInvisibleTimeRequestHeader {
-	return &protocol.ChangeInvisibleTimeRequestHeader{
-		ConsumerGroup: group,
-		Topic:         h.realTopic(topic, group),
-		QueueID:       h.queueID,
-		ExtraInfo:     h.text(),
-		Offset:        h.offset,
-		InvisibleTime: invisible.Milliseconds(),
-	}
-}
-
-// changed is the handle after its invisible time was changed.
-func changed(h receiptHandle, r remoting.Response) (receiptHandle, error) {
-	header, ok := r.Header.(*protocol.ChangeInvisibleTimeResponseHeader)
-	if !ok {
-		return h, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no header")
-	}
-	h.startOffset = h.offset
-	h.popTime, h.invisible, h.reviveQueue = header.PopTime, header.InvisibleTime, header.ReviveQID
-	return h, nil
+	a.registry.Dispatch(
+		ctx,
+		a.newCall(ctx, c, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{
+			ConsumerGroup: one.group, Topic: one.topic, Handle: handle, InvisibleTime: invisible.Milliseconds(),
+		}, nil, func(r remoting.Response, err error) {
+			if err == nil && r.Code != protocol.Success {
+				err = &protocol.Error{Code: r.Code, Remark: r.Remark}
+			}
+			if done != nil {
+				done(changed(r, err))
+			}
+		}),
+	)
 }

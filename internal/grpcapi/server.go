@@ -166,7 +166,11 @@ const (
 	maxHeaderBytes   = 64 << 10
 	leastPingGap     = 5 * time.Second // clients ping every 60 s (C++) or 300 s (Java), without rpcs too
 	streamWorkers    = 256
-	drainTick        = 5 * time.Millisecond // how often the end looks whether rpcs are under way
+	// Windows that grow would cost a ping and its answer whenever a request comes. What is on its way is bounded
+	// by the meter.
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+	drainTick    = 5 * time.Millisecond // how often the end looks whether rpcs are under way
 )
 
 // New returns a door that dispatches through registry. It serves nothing before Run.
@@ -188,6 +192,8 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WriteBufferSize(writeBufferBytes),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),

@@ -4,6 +4,7 @@ package grpcapi
 
 import (
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,11 +123,17 @@ func accepted(a *api, m proto.Message) error {
 		_, err := expressionOf(req.GetFilterExpression())
 		return err
 	case *v2.AckMessageRequest:
-		_, err := parseHandle(req.GetEntries()[0].GetReceiptHandle())
-		return err
+		return handleOK(req.GetEntries()[0].GetReceiptHandle())
 	case *v2.ChangeInvisibleDurationRequest:
-		_, err := parseHandle(req.GetReceiptHandle())
-		return err
+		return handleOK(req.GetReceiptHandle())
+	}
+	return nil
+}
+
+// handleOK checks that a receipt handle has its nine fields.
+func handleOK(handle string) error {
+	if strings.Count(handle, " ") != 8 {
+		return fmt.Errorf("receipt handle %q", handle)
 	}
 	return nil
 }

@@ -47,3 +47,32 @@ func (*ForwardReceiptRequestHeader) DecodeExt(*Ext) error { return errInProcess 
 
 // AppendExt writes nothing.
 func (*ForwardReceiptRequestHeader) AppendExt(*ExtWriter) {}
+
+// RenewReceiptRequestHeader is CHANGE_MESSAGE_INVISIBLETIME's header for doors inside the process: when others may
+// see the message of a receipt handle. It is answered with ReceiptsResponseHeader. It is never sent.
+type RenewReceiptRequestHeader struct {
+	ConsumerGroup string
+	Topic         string
+	Handle        string
+	InvisibleTime int64 // ms from now on; negative leaves it to the group's retry policy
+	Suspend       bool  // the next delivery is no attempt
+}
+
+// DecodeExt fails: the header is never sent.
+func (*RenewReceiptRequestHeader) DecodeExt(*Ext) error { return errInProcess }
+
+// AppendExt writes nothing.
+func (*RenewReceiptRequestHeader) AppendExt(*ExtWriter) {}
+
+// ReceiptsResponseHeader answers POP_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME to doors inside the process: a receipt
+// handle for each message, in the order of the answer's bodies, of which each is one record.
+type ReceiptsResponseHeader struct {
+	Handles   []string
+	VisibleAt int64 // ms, when others may see the messages
+}
+
+// DecodeExt fails: the header is never sent.
+func (*ReceiptsResponseHeader) DecodeExt(*Ext) error { return errInProcess }
+
+// AppendExt writes nothing.
+func (*ReceiptsResponseHeader) AppendExt(*ExtWriter) {}

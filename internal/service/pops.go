@@ -113,27 +113,47 @@ func popDone(req *broker.PopRequest, err error) {
 	}
 }
 
-// found answers with messages. Native clients make handles of the texts in the header; the other doors read the
-// same.
+// found answers with messages. Native clients make handles of the texts in the header, the other doors get them.
 func (r *popCall) found(result *broker.PopResult) {
-	r.answer = protocol.PopMessageResponseHeader{
-		PopTime:       result.PopTime,
-		InvisibleTime: result.Invisible,
-		ReviveQID:     result.ReviveQueueID(),
-		RestNum:       result.Rest,
-		StartOffsetInfo: string(
-			result.AppendStartOffsetInfo(nil),
-		),
-		MsgOffsetInfo: string(result.AppendMsgOffsetInfo(nil)),
-	}
-	if result.Order != broker.Unordered {
-		r.answer.OrderCountInfo = string(result.AppendOrderCountInfo(nil))
-	}
 	bodies := make([][]byte, len(result.Messages))
 	for i := range result.Messages {
 		bodies[i] = result.Messages[i].Record
 	}
-	r.call.ReplyLater(remoting.Response{Header: &r.answer, Bodies: bodies})
+	answer := remoting.Response{Header: &r.answer, Bodies: bodies}
+	if r.call.Protocol == remoting.ProtocolRemoting {
+		r.answer = protocol.PopMessageResponseHeader{
+			PopTime: result.PopTime, InvisibleTime: result.Invisible,
+			ReviveQID: result.ReviveQueueID(), RestNum: result.Rest,
+			StartOffsetInfo: string(result.AppendStartOffsetInfo(nil)),
+			MsgOffsetInfo:   string(result.AppendMsgOffsetInfo(nil)),
+		}
+		if result.Order != broker.Unordered {
+			r.answer.OrderCountInfo = string(result.AppendOrderCountInfo(nil))
+		}
+	} else {
+		answer.Header = receiptsOf(result)
+	}
+	r.call.ReplyLater(answer)
+}
+
+// handleBytes is about what the text of a handle takes.
+const handleBytes = 96
+
+func receiptsOf(result *broker.PopResult) *protocol.ReceiptsResponseHeader {
+	receipts := &protocol.ReceiptsResponseHeader{
+		Handles: make([]string, len(result.Messages)), VisibleAt: result.PopTime + result.Invisible,
+	}
+	text, ends := make([]byte, 0, handleBytes*len(result.Messages)), make([]int, len(result.Messages))
+	for i := range result.Messages {
+		h := result.Handle(i)
+		text = h.AppendTo(text)
+		ends[i] = len(text)
+	}
+	all, start := string(text), 0
+	for i, end := range ends {
+		receipts.Handles[i], start = all[start:end], end
+	}
+	return receipts
 }
 
 // reply answers without messages. The header is there all the same: clients insist on its fields.
@@ -293,19 +313,40 @@ type renewCall struct {
 
 // changeInvisible sets when a message is seen again; a negative time leaves that to the group's retry policy.
 func (s *popRequests) changeInvisible(
-	_ context.Context,
-	c *remoting.Call,
-	h *protocol.ChangeInvisibleTimeRequestHeader,
+	_ context.Context, c *remoting.Call, h *protocol.ChangeInvisibleTimeRequestHeader,
 ) {
-	r := &renewCall{call: c}
-	var err error
-	if r.handle[0], err = handleOf(h.ExtraInfo, h.QueueID, h.Offset); err != nil {
+	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
+	if err != nil {
 		c.Fail(err)
 		return
 	}
-	r.Group, r.Topic, r.Handles, r.Owner, r.Done = h.ConsumerGroup, h.Topic, r.handle[:], r, renewDone
-	r.Invisible, r.Suspend = time.Duration(h.InvisibleTime)*time.Millisecond, h.Suspend
-	if h.InvisibleTime < 0 {
+	s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
+}
+
+// renewReceipt is changeInvisible for a door's handle, and leaves a native client's to next.
+func (s *popRequests) renewReceipt(next remoting.Processor) remoting.Processor {
+	return func(ctx context.Context, c *remoting.Call) {
+		h, ok := c.Header.(*protocol.RenewReceiptRequestHeader)
+		if !ok {
+			next(ctx, c)
+			return
+		}
+		handle, err := pop.ParseHandle(h.Handle)
+		if err != nil {
+			c.Fail(err)
+			return
+		}
+		s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
+	}
+}
+
+func (s *popRequests) renew(
+	c *remoting.Call, group, topic string, handle pop.Handle, invisibleMillis int64, suspend bool,
+) {
+	r := &renewCall{call: c, handle: [1]pop.Handle{handle}}
+	r.Group, r.Topic, r.Handles, r.Owner, r.Done = group, topic, r.handle[:], r, renewDone
+	r.Invisible, r.Suspend = millis(invisibleMillis), suspend
+	if invisibleMillis < 0 {
 		r.Invisible = broker.RetryPolicyDelay
 	}
 	s.popper.ChangeInvisible(&r.RenewRequest)
@@ -320,12 +361,17 @@ func renewDone(req *broker.RenewRequest, err error) {
 		r.call.FailLater(err)
 	case req.Results[0] != nil:
 		r.call.FailLater(req.Results[0])
-	default:
+	case r.call.Protocol == remoting.ProtocolRemoting:
 		h := &req.Handles[0]
 		r.answer = protocol.ChangeInvisibleTimeResponseHeader{
 			PopTime: h.PopTime, InvisibleTime: h.Invisible, ReviveQID: h.ReviveQueueID,
 		}
 		r.call.ReplyLater(remoting.Response{Header: &r.answer})
+	default:
+		h := &req.Handles[0]
+		r.call.ReplyLater(remoting.Response{Header: &protocol.ReceiptsResponseHeader{
+			Handles: []string{h.String()}, VisibleAt: h.VisibleAt(),
+		}})
 	}
 }
 

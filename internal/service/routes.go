@@ -50,7 +50,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.PopMessage, l.pull, nil, r.HandleAsync(n.pops.pop)),
 		at(p.AckMessage, l.ack, fast.ack, r.HandleAsync(n.pops.ack)),
 		at(p.BatchAckMessage, l.ack, fast.ack, n.pops.ackBatch),
-		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, r.HandleAsync(n.pops.changeInvisible)),
+		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, n.pops.renewReceipt(r.HandleAsync(n.pops.changeInvisible))),
 		at(p.Notification, l.pull, nil, r.HandleAsync(n.pops.notification)),
 		at(p.PeekMessage, l.pull, nil, r.Handle(n.pops.peek)),
 		at(p.PollingInfo, l.client, fast.client, r.Handle(n.pops.pollingInfo)),

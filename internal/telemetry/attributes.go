@@ -73,6 +73,10 @@ func subjectOf(c *remoting.Call) subject {
 		return subject{topic: h.Topic, group: h.ConsumerGroup}
 	case *protocol.ChangeInvisibleTimeRequestHeader:
 		return subject{topic: h.Topic, group: h.ConsumerGroup}
+	case *protocol.RenewReceiptRequestHeader:
+		return subject{topic: h.Topic, group: h.ConsumerGroup}
+	case *protocol.AckReceiptsRequestHeader:
+		return subject{topic: h.Topic, group: h.ConsumerGroup}
 	}
 	if c.Ext == nil {
 		return subject{}
