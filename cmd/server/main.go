@@ -40,8 +40,21 @@ func command() *cobra.Command {
 		Version:       buildVersion(),
 	}
 	r := &remote{}
-	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand(),
-		sendCommand(r), receiveCommand(r), tailCommand(r), lagCommand(r), dlqCommand(r))
+	root.AddCommand(
+		serveCommand(),
+		verifyCommand(),
+		healthCommand(),
+		versionCommand(),
+		sendCommand(
+			r,
+		),
+		receiveCommand(r),
+		tailCommand(r),
+		lagCommand(r),
+		dlqCommand(r),
+		benchCommand(r),
+		doctorCommand(r),
+	)
 	root.AddCommand(nouns(r)...)
 	return root
 }

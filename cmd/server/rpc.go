@@ -160,9 +160,8 @@ func (p *rpc) check(c *call, args []string) error {
 	}
 	kind, name := c.cmd.Parent().Name(), strings.Join(args, " ")
 	_, err = c.invoke(p.get, in)
-	var refused *client.Error
 	switch {
-	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+	case isNotFound(err):
 		if *p.exists {
 			return fmt.Errorf("there is no %s %s: roquet %[1]s create %[2]s", kind, name)
 		}
@@ -171,6 +170,11 @@ func (p *rpc) check(c *call, args []string) error {
 		return fmt.Errorf("%s %s exists: roquet %[1]s update %[2]s changes it", kind, name)
 	}
 	return err
+}
+
+func isNotFound(err error) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && refused.Status == http.StatusNotFound
 }
 
 // invoke calls a method. Of a list that comes in pages it gathers all.

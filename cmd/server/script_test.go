@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"roquet": main})
 }
 
-// TestScripts runs testdata/script/*.txtar, each with a server of its own: every command, as a table and as JSON.
+// TestScripts runs testdata/script/*.txtar, each with a server of its own (server.yaml has its settings): every command, as a table and as JSON.
 // Besides those of testscript there are
 //
 //	json PATH WANT             the value at a.b.0.c of what the last command wrote as JSON matches WANT
@@ -54,10 +55,17 @@ type serverKey struct{}
 
 // setup starts a server on ports that are free, all of its listeners.
 func setup(env *testscript.Env) error {
-	cfg := config.New()
+	loaded, err := config.Load(optional(env.WorkDir+"/server.yaml"), nil, nil)
+	if err != nil {
+		return err
+	}
+	cfg := loaded.Config
 	cfg.Store.Dir, cfg.Identity.BrokerName = env.WorkDir+"/data", "broker-a"
-	cfg.Listen.NamesrvPort, cfg.Listen.BrokerPort, cfg.Listen.FastPort = freePort(), freePort(), freePort()
-	cfg.Listen.GRPCPort, cfg.Listen.HTTPPort = freePort(), freePort()
+	l := &cfg.Listen
+	l.PortOffset = 1
+	for _, port := range []*int{&l.NamesrvPort, &l.BrokerPort, &l.FastPort, &l.GRPCPort, &l.HTTPPort} {
+		*port = freePort() - l.PortOffset
+	}
 	svc, err := service.New(cfg, "test", slog.New(slog.NewTextHandler(io.Discard, nil)), new(slog.LevelVar))
 	if err != nil {
 		return err
@@ -77,11 +85,19 @@ func setup(env *testscript.Env) error {
 		}
 	})
 	env.Values[serverKey{}] = stop
-	env.Setenv("ROQUET_SERVER", "http://127.0.0.1:"+strconv.Itoa(cfg.Listen.HTTPPort))
-	env.Setenv("BROKER", "127.0.0.1:"+strconv.Itoa(cfg.Listen.BrokerPort))
-	env.Setenv("NAMESRV", "127.0.0.1:"+strconv.Itoa(cfg.Listen.NamesrvPort))
+	env.Setenv("ROQUET_SERVER", "http://127.0.0.1:"+strconv.Itoa(l.Port(l.HTTPPort)))
+	env.Setenv("BROKER", "127.0.0.1:"+strconv.Itoa(l.Port(l.BrokerPort)))
+	env.Setenv("NAMESRV", "127.0.0.1:"+strconv.Itoa(l.Port(l.NamesrvPort)))
 	env.Setenv("TZ", "UTC")
 	return err
+}
+
+// optional is a file's name if the script has the file.
+func optional(name string) string {
+	if _, err := os.Stat(name); err != nil {
+		return ""
+	}
+	return name
 }
 
 // freePort is a port that was free a moment ago, 0 if there is none.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bounds of what the machine is to give.
+const (
+	syncs     = 32                     // fsyncs that are timed
+	slowSync  = 20 * time.Millisecond  // at the median: every send waits for one
+	badSync   = 200 * time.Millisecond // clients time out under load
+	fewFiles  = 4096                   // a connection each, and the store's
+	someFiles = 65536
+)
+
+// checkDisk times fsync in the server's data folder, if that is on this machine.
+func (d *doctor) checkDisk() {
+	dir := d.dir
+	if dir == "" && d.cfg != nil && isLoopback(d.Host()) {
+		dir = d.cfg.Store.Dir
+	}
+	if info, err := os.Stat(dir); dir == "" || d.dir == "" && (err != nil || !info.IsDir()) {
+		d.note("disk sync", fine, "", "not checked: the server's data is not here (--data)")
+		return
+	}
+	times, err := timeSyncs(dir)
+	if err != nil {
+		d.note("disk sync", failed, "the server's user must be able to write there", "%v", err)
+		return
+	}
+	median, worst, status := times[syncs/2], times[syncs-1], fine
+	if median > slowSync {
+		status = warning
+	}
+	if median > badSync {
+		status = failed
+	}
+	d.note(
+		"disk sync",
+		status,
+		"use a local SSD: every acknowledged send waits for one; share it with nobody",
+		"fsync of 4 KiB in %s takes %s, at worst %s",
+		dir,
+		median.Round(time.Microsecond),
+		worst.Round(time.Microsecond),
+	)
+}
+
+// timeSyncs returns how long writes with fsync took in a folder, the quickest first.
+func timeSyncs(dir string) (times []time.Duration, err error) {
+	file, err := os.CreateTemp(dir, ".roquet-doctor-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = file.Close() // it is worth nothing
+		_ = os.Remove(file.Name())
+	}()
+	for range syncs {
+		began := time.Now()
+		if _, err := file.Write(make([]byte, 4096)); err != nil {
+			return nil, err
+		}
+		if err := file.Sync(); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	return times, nil
+}
+
+// checkLimits looks at what a process that is started here may use.
+func (d *doctor) checkLimits() {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
+		status := fine
+		if files.Cur < someFiles {
+			status = warning
+		}
+		if files.Cur < fewFiles {
+			status = failed
+		}
+		d.note("open files", status, "LimitNOFILE=1048576 in the unit, or ulimit -n 1048576: a file a connection",
+			"a process that starts here may have %d", files.Cur)
+	}
+	limit := int64(math.MaxInt64)
+	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			limit = n
+		}
+	}
+	target := debug.SetMemoryLimit(-1) // asks only
+	switch {
+	case limit == math.MaxInt64:
+		d.note("memory", fine, "", "no limit of the control group")
+	case target > limit:
+		d.note(
+			"memory",
+			warning,
+			"GOMEMLIMIT="+strconv.FormatInt(
+				limit>>20*8/10,
+				10,
+			)+"MiB, so that memory is collected before the kernel kills",
+			"the control group allows %d MiB, and GOMEMLIMIT does not say so",
+			limit>>20,
+		)
+	default:
+		d.note("memory", fine, "", "GOMEMLIMIT %d MiB of %d MiB", target>>20, limit>>20)
+	}
+}
