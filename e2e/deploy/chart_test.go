@@ -176,8 +176,9 @@ func TestEveryRender(t *testing.T) {
 			if headless == nil || headless.Spec.ClusterIP != core.ClusterIPNone || !headless.Spec.PublishNotReadyAddresses {
 				t.Errorf("serviceName %q: %+v", r.set.Spec.ServiceName, headless)
 			}
-			if grace := *pod.Spec.TerminationGracePeriodSeconds; grace < 30 {
-				t.Errorf("grace of %d s: a drain takes up to 20", grace)
+			if grace, drain := *pod.Spec.TerminationGracePeriodSeconds, environment(&c)["ROQUET_DRAIN_DELAY"]; grace < 60 ||
+				(drain != "") != (*r.set.Spec.Replicas > 1) {
+				t.Errorf("%d replicas, drain delay %q, grace of %d s", *r.set.Spec.Replicas, drain, grace)
 			}
 			if r.budget != nil && !reflect.DeepEqual(r.budget.Spec.Selector, r.set.Spec.Selector) {
 				t.Errorf("the budget protects %v, the pods are %v", r.budget.Spec.Selector, r.set.Spec.Selector)
@@ -372,6 +373,9 @@ func TestOptions(t *testing.T) {
 	}
 	if bare := render(t, readValues(t, "bare")); bare.budget != nil || bare.network == nil || bare.monitor != nil {
 		t.Error("options that are off were rendered, or the other way round")
+	}
+	if _, err := tryRender("drainDelaySeconds: 80"); err == nil || !strings.Contains(err.Error(), "must be 100 at least") {
+		t.Errorf("a drain longer than the grace: %v", err)
 	}
 	a, b := render(t, "config: {logLevel: info}"), render(t, "config: {logLevel: debug}")
 	if a.set.Spec.Template.Annotations["checksum/config"] == b.set.Spec.Template.Annotations["checksum/config"] {

@@ -140,6 +140,7 @@ type Client struct {
 	PullQueueCount   int           // pulls held or in work, default 100,000
 	ChannelExpiry    time.Duration // channelExpiredTimeout, default 120 s
 	RegisterInterval time.Duration // registerNameServerPeriod, default 30 s
+	DrainDelay       time.Duration // drainDelay, default 0: how long a stop serves on after it left the name servers
 }
 
 // Log says how the process reports.

@@ -273,6 +273,10 @@ func (c *Config) Settings() []Setting {
 			"registerNameServerPeriod", "register-interval",
 			"time between registrations with name servers", false, ms(&k.RegisterInterval),
 		},
+		{
+			"drainDelay", "drain-delay",
+			"a stop serves on so long after leaving the name servers", false, ms(&k.DrainDelay),
+		},
 
 		{"logLevel", "log-level", "debug, info, warn, error", true, &c.Log.Level},
 		{"logFormat", "log-format", "text or json", false, &c.Log.Format},

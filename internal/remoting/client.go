@@ -124,6 +124,12 @@ func (c *Client) current() (*Conn, error) {
 	return c.mu.conn, nil
 }
 
+// Connected tells whether a connection is up.
+func (c *Client) Connected() bool {
+	conn, err := c.current()
+	return conn != nil && err == nil
+}
+
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,7 +37,15 @@ type remoteNames struct {
 	addr   string
 	client *remoting.Client
 	known  bool // the last registration succeeded
+	warned bool // the last one failed, and the log says so
 }
+
+// lost: it does not know this broker, or may have forgotten it with the connection.
+func (n *remoteNames) lost() bool { return !n.known || !n.client.Connected() }
+
+// watchPeriod is how often lost name servers are looked for. One that came back knows no broker, and must not
+// tell clients so until the next interval.
+const watchPeriod = time.Second
 
 const registerTimeout = 6 * time.Second // Source: BrokerConfig.java registerBrokerTimeoutMills
 
@@ -91,16 +100,20 @@ func (r *registrar) topicsChanged(names []string) {
 
 // run registers until ctx is done.
 func (r *registrar) run(ctx context.Context) error {
-	t := time.NewTicker(r.interval)
+	t, watch := time.NewTicker(r.interval), time.NewTicker(watchPeriod)
 	defer t.Stop()
-	for {
-		r.registerRemotes(ctx)
+	defer watch.Stop()
+	for lostOnly := false; ; {
+		r.registerRemotes(ctx, lostOnly)
+		lostOnly = false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 			r.registerLocal(r.topics.All(), true)
 		case <-r.changed:
+		case <-watch.C:
+			lostOnly = true
 		}
 	}
 }
@@ -130,8 +143,12 @@ func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
 	}
 }
 
-func (r *registrar) registerRemotes(ctx context.Context) {
-	if len(r.remotes) == 0 {
+func (r *registrar) registerRemotes(ctx context.Context, lostOnly bool) {
+	remotes := slices.Clone(r.remotes)
+	if lostOnly {
+		remotes = slices.DeleteFunc(remotes, func(n *remoteNames) bool { return !n.lost() })
+	}
+	if len(remotes) == 0 {
 		return
 	}
 	body, err := r.body()
@@ -144,7 +161,7 @@ func (r *registrar) registerRemotes(ctx context.Context) {
 		BodyCRC32: protocol.Some(protocol.BodyCRC32(body)),
 	}
 	var all errgroup.Group
-	for _, remote := range r.remotes {
+	for _, remote := range remotes {
 		all.Go(func() error {
 			r.report(remote, invoke(ctx, remote, protocol.RegisterBroker, header, body))
 			return nil
@@ -181,7 +198,7 @@ func (r *registrar) report(remote *remoteNames, err error) {
 	switch {
 	case err == nil && !remote.known:
 		r.log.Info("registered with name server", "remote_addr", remote.addr)
-	case err != nil && !errors.Is(err, context.Canceled):
+	case err != nil && !remote.warned && !errors.Is(err, context.Canceled):
 		r.log.Warn(
 			"could not register with name server: clients that ask it do not find this broker",
 			"remote_addr",
@@ -190,7 +207,7 @@ func (r *registrar) report(remote *remoteNames, err error) {
 			err,
 		)
 	}
-	remote.known = err == nil
+	remote.known, remote.warned = err == nil, err != nil
 }
 
 // leave unregisters from all name servers, so that clients turn to others before this broker stops.

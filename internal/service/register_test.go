@@ -59,6 +59,44 @@ func TestBrokerRegistersWithSeveralNameServers(t *testing.T) {
 	}
 }
 
+// A name server that was lost and comes back empty knows the broker again at once, not at the next interval; and a broker
+// that stops serves on for drainDelay after it left (C210).
+func TestBrokerFindsLostNameServerAgain(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	var svc *Service
+	names := func() (stop func()) {
+		cfg := config.New()
+		cfg.Roles, cfg.Store.Dir = []string{config.RoleNameServer}, t.TempDir()
+		cfg.Listen = config.Listen{BindAddress: "127.0.0.1", NamesrvPort: port, MaxConns: 100, MaxConnsPerIP: 100}
+		n, err := New(cfg, "test", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.Run(ctx) }()
+		<-n.Listening()
+		svc = n
+		return func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop := names()
+	b := startWire(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.Identity.NamesrvAddrs = []string{config.RoleBroker}, []string{svc.server.Listeners()[0].Addr}
+	})
+	known := func() bool { return len(svc.names.routes.ClusterInfo().Brokers) == 1 }
+	b.eventually("the broker is known", known)
+	stop()
+	stop = names()
+	defer stop()
+	b.eventually("the broker is known to the name server that came back", known)
+}
+
 // startNames is startWire for a process that is a name server alone, on its own port.
 func startNames(t *testing.T, change func(*config.Config)) *wire {
 	t.Helper()

@@ -5,8 +5,9 @@
 // package that knows both the doors and the broker; each file is a family of requests and turns wire headers
 // into calls of the rules and back.
 //
-// Order of stopping: not ready → unregister from name servers → accept no more, answer GO_AWAY, drain calls
-// in flight → held pulls and timers end → consumer offsets are written → the store settles, syncs and closes.
+// Order of stopping: not ready → unregister from name servers → serve on for drainDelay → accept no more, answer
+// GO_AWAY, drain calls in flight → held pulls and timers end → consumer offsets are written → the store settles,
+// syncs and closes.
 package service
 
 import (
@@ -284,9 +285,20 @@ func (s *Service) serve(ctx context.Context) error {
 	if s.registrar != nil {
 		_ = registering.Wait() // so that no registration overtakes the end of it; run has no error but ctx's end
 		s.registrar.leave(serving)
+		s.linger()
 	}
 	stopServing()
 	return g.Wait()
+}
+
+// linger serves on for drainDelay, so that 4.x clients, which ask for routes every 30 s, have turned to other brokers
+// before this one is gone: a send to an address that vanished, as a deleted pod's does, takes all of its
+// client's time and is not tried elsewhere. A store that takes no writes is not worth the wait.
+func (s *Service) linger() {
+	if writable, _ := s.node.store.Health(); writable && s.cfg.Client.DrainDelay > 0 {
+		s.log.Info("left the name servers; serving on", "for", s.cfg.Client.DrainDelay)
+		<-time.After(s.cfg.Client.DrainDelay)
+	}
 }
 
 // offsetsPatience bounds the last write of consumer offsets; a store that is broken does not take them.
