@@ -56,16 +56,19 @@ func (a *readAhead) note(due int64) {
 	}
 }
 
-// take returns the message of a timer and lets go of it; nil when it is not there.
-func (a *readAhead) take(k timerKey) *message.Message {
+// take returns the messages of timers, nil for those that are not there, and lets go of them.
+func (a *readAhead) take(keys ...timerKey) []*message.Message {
+	found := make([]*message.Message, len(keys))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m := a.mu.ready[k]
-	if m != nil {
-		a.mu.bytes -= m.EncodedLen()
-		delete(a.mu.ready, k)
+	for i, k := range keys {
+		if m := a.mu.ready[k]; m != nil {
+			found[i] = m
+			a.mu.bytes -= m.EncodedLen()
+			delete(a.mu.ready, k)
+		}
 	}
-	return m
+	return found
 }
 
 // put keeps a message and reports whether there is room for more.

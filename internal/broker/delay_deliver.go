@@ -62,6 +62,7 @@ type Delays struct {
 	logger *slog.Logger
 	kick   chan struct{} // something to look at, before the time slept until
 	ahead  *readAhead
+	spare  sync.Pool // *delivery
 
 	mu struct {
 		sync.Mutex
@@ -228,43 +229,52 @@ func (d *Delays) look(from []byte, now int64, limit int) (found []timerKey, more
 	return found, more, next, err
 }
 
-// delivery is one Write on its way.
+// delivery is one Write on its way. Done deliveries are used again.
 type delivery struct {
 	write store.Write
 	keys  []timerKey
+	buf   []byte // of the keys and topics in write.State
 	bytes int
 	now   time.Time // what the clock showed when begun was
 	begun time.Time
 }
 
-func newDelivery(count int, now, begun time.Time) *delivery {
-	dv := &delivery{now: now, begun: begun, keys: make([]timerKey, 0, count)}
-	dv.write.State = make([]message.State, 0, count)
-	dv.write.Messages = make([]message.Message, 0, count)
+func (d *Delays) newDelivery(count int, now, begun time.Time) *delivery {
+	dv, _ := d.spare.Get().(*delivery)
+	if dv == nil {
+		dv = &delivery{keys: make([]timerKey, 0, count)}
+		dv.write.Messages = make([]message.Message, 0, count)
+		dv.write.State = make([]message.State, 0, count)
+		dv.write.Done = func(_ *store.Write, err error) { d.settle(dv, err) }
+	}
+	dv.now, dv.begun = now, begun
 	return dv
+}
+
+// recycle lets go of what a settled delivery holds.
+func (d *Delays) recycle(dv *delivery) {
+	clear(dv.write.Messages)
+	dv.write.Messages, dv.write.State = dv.write.Messages[:0], dv.write.State[:0]
+	dv.keys, dv.buf, dv.bytes = dv.keys[:0], dv.buf[:0], 0
+	d.spare.Put(dv)
 }
 
 // append delivers the messages of batch, in order; the clock showed now when begun was. What there is no room
 // for is given back.
 func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 	messages, errs := d.load(batch)
-	var dv *delivery
-	for i, k := range batch {
-		if dv == nil {
-			if !d.room() {
-				d.giveBack(batch[i:])
-				return
-			}
-			dv = newDelivery(min(len(batch)-i, maxDeliveryCount), now, begun)
+	for len(batch) > 0 {
+		if !d.room() {
+			d.giveBack(batch)
+			return
 		}
-		d.put(dv, k, messages[i], errs[i])
-		if len(dv.keys) == maxDeliveryCount || dv.bytes >= maxDeliveryBytes {
-			d.send(dv)
-			dv = nil
+		n := 0
+		dv := d.newDelivery(min(len(batch), maxDeliveryCount), now, begun)
+		for ; n < len(batch) && n < maxDeliveryCount && dv.bytes < maxDeliveryBytes; n++ {
+			d.put(dv, batch[n], messages[n], errs[n])
 		}
-	}
-	if dv != nil {
 		d.send(dv)
+		batch, messages, errs = batch[n:], messages[n:], errs[n:]
 	}
 }
 
@@ -286,23 +296,29 @@ func (d *Delays) put(dv *delivery, k timerKey, m *message.Message, err error) {
 		}
 	}
 	dv.keys = append(dv.keys, k)
+	at := len(dv.buf)
+	dv.buf = k.appendTo(dv.buf)
 	if err != nil {
 		d.drop(k, err)
-		dv.write.State = append(dv.write.State, k.end(d.topicOf(k)))
-		return
+		dv.buf = append(dv.buf, d.topicOf(k)...)
+	} else {
+		dv.buf = append(dv.buf, m.Topic...)
+		dv.write.Messages = append(dv.write.Messages, *m)
+		dv.bytes += m.EncodedLen()
 	}
-	dv.write.State = append(dv.write.State, k.end([]byte(m.Topic)))
-	dv.write.Messages = append(dv.write.Messages, *m)
-	dv.bytes += m.EncodedLen()
+	state := dv.buf[at:]
+	dv.write.State = append(dv.write.State, message.State{
+		Space: message.SpaceTimer, Delete: true, Key: state[:timerKeyBytes:timerKeyBytes], Value: state[timerKeyBytes:],
+	})
 }
 
 // load returns the messages of batch as they go to their real topics. What was not read ahead is read in the
 // order in which it is stored; of large messages only some, the others are nil.
 func (d *Delays) load(batch []timerKey) (messages []*message.Message, errs []error) {
-	messages, errs = make([]*message.Message, len(batch)), make([]error, len(batch))
+	messages, errs = d.ahead.take(batch...), make([]error, len(batch))
 	var missing []int
-	for i, k := range batch {
-		if messages[i] = d.ahead.take(k); messages[i] == nil {
+	for i, m := range messages {
+		if m == nil {
 			missing = append(missing, i)
 		}
 	}
@@ -328,7 +344,6 @@ func (d *Delays) send(dv *delivery) {
 	d.mu.Lock()
 	d.mu.bytes += dv.bytes
 	d.mu.Unlock()
-	dv.write.Done = func(_ *store.Write, err error) { d.settle(dv, err) }
 	if err := d.log.Append(&dv.write); err != nil {
 		d.settle(dv, err)
 	}
@@ -357,6 +372,7 @@ func (d *Delays) settle(dv *delivery, err error) {
 	}
 	waited := d.settledLocked()
 	d.mu.Unlock()
+	d.recycle(dv)
 	if full || err != nil || waited {
 		d.wake()
 	}

@@ -75,9 +75,12 @@ func benchTimers(b *testing.B, pending, burst int, spread time.Duration) {
 	if took > lead-time.Second {
 		b.Fatalf("storing took %v: the burst is due already", took)
 	}
+	atDue := make(chan time.Duration, 1)
+	time.AfterFunc(time.Until(start), func() { atDue <- cpuTime() })
 	b.ResetTimer()
 	disk.awaitCount(b, "T", message.QueueOffset(burst+1))
 	b.StopTimer()
+	b.ReportMetric(float64((cpuTime()-<-atDue).Microseconds())/float64(burst), "cpu-µs/delivery")
 	late := make([]int64, 0, burst)
 	for off := range message.QueueOffset(burst) {
 		rec, err := disk.store.At("T", 0, off+1)
