@@ -152,12 +152,8 @@ type channelGroups struct{ consumers, producers map[string]struct{} }
 
 // NewClients returns an empty table.
 func NewClients(cfg ClientsConfig) *Clients {
-	if cfg.ChannelExpiredTimeout <= 0 {
-		cfg.ChannelExpiredTimeout = 120 * time.Second
-	}
-	if cfg.NoticeInterval <= 0 {
-		cfg.NoticeInterval = time.Second
-	}
+	setDefault(&cfg.ChannelExpiredTimeout, 120*time.Second)
+	setDefault(&cfg.NoticeInterval, time.Second)
 	if cfg.Notify == nil {
 		cfg.Notify = func(string, []Channel) {}
 	}
@@ -307,10 +303,7 @@ func (g *consumerGroup) publishJoined(m *member, joined bool) bool {
 		return g.publish(m)
 	}
 	v := &ConsumerGroup{
-		Name:          g.name,
-		Type:          m.typ,
-		Model:         m.model,
-		FromWhere:     m.fromWhere,
+		Name: g.name, Type: m.typ, Model: m.model, FromWhere: m.fromWhere,
 		Subscriptions: maps.Clone(old.Subscriptions),
 	}
 	at, _ := slices.BinarySearchFunc(old.channels, m.channel, byID)

@@ -29,16 +29,6 @@ func (c *Clients) Subscription(group, topic string) (*SubscriptionData, bool) {
 	return sub, ok
 }
 
-// GroupNames returns the consumer groups that have members, in order.
-func (c *Clients) GroupNames() []string {
-	names := make([]string, 0, c.consumers.Len())
-	for name := range c.consumers.All {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // GroupsOf returns the consumer groups with members that subscribe topic, in order.
 // Source: ConsumerManager.java queryTopicConsumeByWho.
 func (c *Clients) GroupsOf(topic string) []string {
@@ -98,15 +88,6 @@ func (c *Clients) Producers(group string) []Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return public(c.mu.producers[group])
-}
-
-// Producer returns one member of a producer group, another one each time turn grows by one.
-func (c *Clients) Producer(group string, turn uint64) (Member, bool) {
-	members := c.Producers(group)
-	if len(members) == 0 {
-		return Member{}, false
-	}
-	return members[turn%uint64(len(members))], true
 }
 
 // ProducerGroups returns all producer groups with their members.

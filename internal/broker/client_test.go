@@ -67,8 +67,8 @@ func TestClientsRegisterAndLeave(t *testing.T) {
 	if members := c.Members("g"); len(members) != 2 || members[0].ClientID != "c1" {
 		t.Errorf("members %+v", members)
 	}
-	if m, ok := c.Producer("p", 7); !ok || m.ClientID != "c1" || len(c.ProducerGroups()["p"]) != 1 {
-		t.Errorf("producer %+v", m)
+	if all := c.Producers("p"); len(all) != 1 || all[0].ClientID != "c1" || len(c.ProducerGroups()["p"]) != 1 {
+		t.Errorf("producers %+v", all)
 	}
 	if got := c.GroupsOf("orders"); !slices.Equal(got, []string{"g"}) {
 		t.Errorf("groups of the topic %v", got)
@@ -78,11 +78,11 @@ func TestClientsRegisterAndLeave(t *testing.T) {
 	if group, _ := c.Group("g"); !slices.Equal(group.ClientIDs(), []string{"c2"}) || c.Alive("g", "c1") {
 		t.Errorf("members %v", group.ClientIDs())
 	}
-	if _, ok := c.Producer("p", 0); ok {
+	if len(c.Producers("p")) != 0 {
 		t.Error("the producer is still there")
 	}
 	c.Disconnected(channel(2), at(7))
-	if _, ok := c.Group("g"); ok || len(c.GroupNames()) != 0 || len(c.mu.groupsOf) != 0 || len(c.mu.producers) != 0 {
+	if _, ok := c.Group("g"); ok || c.consumers.Len() != 0 || len(c.mu.groupsOf) != 0 || len(c.mu.producers) != 0 {
 		t.Error("something is left")
 	}
 	if group.Subscriptions["orders"] == nil {
@@ -378,7 +378,7 @@ func TestClientsConcurrently(t *testing.T) {
 				l.Lock("g0", id, ch, queues(0, 1, 2), now)
 				c.Subscription("g0", "orders")
 				c.Members("g1")
-				c.Producer("p", uint64(i))
+				c.Producers("p")
 				c.Tick(now)
 				c.Expire(now)
 				for _, group := range l.Sweep(now) {
@@ -392,7 +392,7 @@ func TestClientsConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(c.GroupNames()) != 0 || len(c.ProducerGroups()) != 0 || notices.Load() == 0 {
-		t.Errorf("left: %v; %d notices", c.GroupNames(), notices.Load())
+	if c.consumers.Len() != 0 || len(c.ProducerGroups()) != 0 || notices.Load() == 0 {
+		t.Errorf("left: %v; %d notices", c.consumers.Len(), notices.Load())
 	}
 }

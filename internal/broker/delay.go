@@ -62,8 +62,7 @@ func decodeTimerKey(b []byte) (timerKey, bool) {
 		return timerKey{}, false
 	}
 	k := timerKey{
-		due:    int64(binary.BigEndian.Uint64(b)),
-		level:  b[8],
+		due: int64(binary.BigEndian.Uint64(b)), level: b[8],
 		offset: message.QueueOffset(binary.BigEndian.Uint64(b[9:])),
 	}
 	return k, k.level != timerLevel || k.due > 0
@@ -108,9 +107,7 @@ func withDestination(props, topic string, queueID int32, more ...string) string 
 	dst = message.AppendProperty(dst, message.PropertyRealTopic, topic)
 	var qid [11]byte
 	dst = message.AppendProperty(
-		dst,
-		message.PropertyRealQueueID,
-		string(strconv.AppendInt(qid[:0], int64(queueID), 10)),
+		dst, message.PropertyRealQueueID, string(strconv.AppendInt(qid[:0], int64(queueID), 10)),
 	)
 	return string(dst)
 }

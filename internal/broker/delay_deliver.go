@@ -308,7 +308,10 @@ func (d *Delays) put(dv *delivery, k timerKey, m *message.Message, err error) {
 	}
 	state := dv.buf[at:]
 	dv.write.State = append(dv.write.State, message.State{
-		Space: message.SpaceTimer, Delete: true, Key: state[:timerKeyBytes:timerKeyBytes], Value: state[timerKeyBytes:],
+		Space:  message.SpaceTimer,
+		Delete: true,
+		Key:    state[:timerKeyBytes:timerKeyBytes],
+		Value:  state[timerKeyBytes:],
 	})
 }
 

@@ -34,16 +34,8 @@ const lateBuckets = 10
 // LatenessBounds returns the upper bounds of the buckets of DelayStats.Lateness. The last bucket has none.
 func LatenessBounds() [lateBuckets]time.Duration {
 	return [lateBuckets]time.Duration{
-		5 * time.Millisecond,
-		10 * time.Millisecond,
-		25 * time.Millisecond,
-		50 * time.Millisecond,
-		100 * time.Millisecond,
-		250 * time.Millisecond,
-		time.Second,
-		5 * time.Second,
-		time.Minute,
-		10 * time.Minute,
+		5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+		100 * time.Millisecond, 250 * time.Millisecond, time.Second, 5 * time.Second, time.Minute, 10 * time.Minute,
 	}
 }
 

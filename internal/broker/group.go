@@ -3,8 +3,8 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -58,10 +58,9 @@ type GroupSubscription struct {
 // NewGroupConfig returns the config of a group that nobody configured.
 func NewGroupConfig(name string) GroupConfig {
 	return GroupConfig{
-		Name: strings.Clone(name), ConsumeEnable: true, ConsumeFromMinEnable: true,
-		ConsumeBroadcastEnable: true, NotifyConsumerIDsChangedEnable: true,
-		RetryQueueNums: DefaultRetryQueueNums,
-		RetryMaxTimes:  DefaultRetryMaxTimes, WhichBrokerWhenConsumeSlowly: defaultSlowBrokerID,
+		Name: strings.Clone(name), ConsumeEnable: true, ConsumeFromMinEnable: true, ConsumeBroadcastEnable: true,
+		NotifyConsumerIDsChangedEnable: true, RetryQueueNums: DefaultRetryQueueNums,
+		RetryMaxTimes: DefaultRetryMaxTimes, WhichBrokerWhenConsumeSlowly: defaultSlowBrokerID,
 		ConsumeTimeoutMinute: defaultConsumeTimeoutMinute, RetryPolicy: GroupRetryPolicy{Type: "CUSTOMIZED"},
 		Attributes: map[string]string{},
 	}
@@ -115,29 +114,22 @@ type forbiddance struct {
 
 // NewGroups loads the table from the journal and subscribes to it: before the store runs.
 func NewGroups(cfg GroupsConfig, journal Journal) (*Groups, error) {
-	g := &Groups{
-		cfg:       cfg,
-		table:     newTable[GroupConfig](message.SpaceGroup, "", journal, cfg.Logger),
-		forbidden: newTable[forbiddance](message.SpaceGroup, forbiddenPrefix, journal, cfg.Logger),
-	}
+	g := &Groups{cfg: cfg}
 	g.autoCreate.Store(!cfg.AutoCreateDisabled)
-	if err := errors.Join(g.table.load(systemGroups()), g.forbidden.load(nil)); err != nil {
+	var err error
+	if g.table, err = openTable(message.SpaceGroup, "", journal, cfg.Logger, systemGroups()); err != nil {
 		return nil, err
 	}
-	journal.OnState(message.SpaceGroup, func(st message.State) {
-		g.table.apply(st)
-		g.forbidden.apply(st)
-	})
-	return g, nil
+	g.forbidden, err = openTable[forbiddance](message.SpaceGroup, forbiddenPrefix, journal, cfg.Logger, nil)
+	return g, err
 }
 
 // systemGroups are the groups that exist without being created. Source: SubscriptionGroupManager.java init.
 func systemGroups() map[string]*GroupConfig {
 	groups := map[string]*GroupConfig{}
 	for _, name := range []string{
-		"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP",
-		"CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
-		"CID_RMQ_SYS_TRANS",
+		"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+		"CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
 	} {
 		cfg := NewGroupConfig(name)
 		groups[name] = &cfg
@@ -149,16 +141,7 @@ func systemGroups() map[string]*GroupConfig {
 func (g *Groups) Lookup(name string) (*GroupConfig, bool) { return g.table.live.Load(name) }
 
 // All returns every group, ordered by name.
-func (g *Groups) All() []*GroupConfig {
-	names := g.table.sorted()
-	all := make([]*GroupConfig, 0, len(names))
-	for _, name := range names {
-		if cfg, ok := g.Lookup(name); ok {
-			all = append(all, cfg)
-		}
-	}
-	return all
-}
+func (g *Groups) All() []*GroupConfig { return g.table.all() }
 
 // Len returns the number of groups.
 func (g *Groups) Len() int { return g.table.live.Len() }
@@ -167,8 +150,7 @@ func (g *Groups) Len() int { return g.table.live.Len() }
 func (g *Groups) Version() DataVersion {
 	groups, forbidden := g.table.version.Load(), g.forbidden.version.Load()
 	return DataVersion{
-		Counter:   groups.Counter + forbidden.Counter,
-		Timestamp: max(groups.Timestamp, forbidden.Timestamp),
+		Counter: groups.Counter + forbidden.Counter, Timestamp: max(groups.Timestamp, forbidden.Timestamp),
 	}
 }
 
@@ -198,23 +180,9 @@ func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 		return
 	}
 	cfg := NewGroupConfig(group)
-	ensure := edit[GroupConfig]{name: cfg.Name, next: func(cur *GroupConfig) (*GroupConfig, error) {
-		if cur != nil {
-			return cur, nil
-		}
-		return &cfg, nil
-	}}
-	g.table.edit([]edit[GroupConfig]{ensure}, func(err error) {
-		found, ok := g.Lookup(cfg.Name)
-		switch {
-		case err != nil:
-			done(nil, err)
-		case !ok: // deleted in between
-			done(nil, fmt.Errorf("subscription group %s was deleted: %w", cfg.Name, ErrGroupNotExist))
-		default:
-			done(found, nil)
-		}
-	})
+	g.table.ensure(edit[GroupConfig]{name: cfg.Name, next: func(cur *GroupConfig) (*GroupConfig, error) {
+		return cmp.Or(cur, &cfg), nil
+	}}, ErrGroupNotExist, done)
 }
 
 // Put creates or changes a group. cfg.Attributes are changes, as with Topics.Put.
@@ -255,81 +223,44 @@ func mergeGroup(cur *GroupConfig, cfg GroupConfig) (*GroupConfig, error) {
 		attributes = cur.Attributes
 	}
 	merged, err := alterAttributes(cur == nil, groupAttributes(), attributes, cfg.Attributes)
-	if err != nil {
-		return nil, err
-	}
 	cfg.Attributes = merged
-	return &cfg, nil
+	return &cfg, err
 }
 
-// Disable makes consumers of a group get nothing more, if it exists. Source: SubscriptionGroupManager.java
-// disableConsume.
-func (g *Groups) Disable(group string, done func(error)) {
-	disable := edit[GroupConfig]{name: group, next: func(cur *GroupConfig) (*GroupConfig, error) {
-		if cur == nil || !cur.ConsumeEnable {
-			return cur, nil
-		}
-		next := *cur
-		next.ConsumeEnable = false
-		return &next, nil
-	}}
-	g.table.edit([]edit[GroupConfig]{disable}, done)
-}
-
-// Delete removes a group and what it is forbidden; its offsets stay. A group that does not exist is fine.
-func (g *Groups) Delete(group string, done func(error)) { g.delete(group, nil, done) }
-
-// DeleteWithOffsets is Delete together with the group's offsets in all topics.
-func (g *Groups) DeleteWithOffsets(group string, offsets *offset.Table, done func(error)) {
+// Delete removes a group, what it is forbidden, and its offsets in all topics, also of a group that does not exist.
+func (g *Groups) Delete(group string, offsets *offset.Table, done func(error)) {
 	if _, ok := g.Lookup(group); !ok {
-		drop, c := offsets.DropGroup(group), g.goesWith(group)
-		drop.States = append(drop.States, c.states...)
-		drop.Append(func(err error) {
-			settleAll([]func(error){c.settle}, err)
+		c := g.goesWith(group, offsets)
+		appendStates(g.table.journal, c.states, func(err error) {
+			c.settle(err)
 			done(err)
 		})
 		return
 	}
-	g.delete(group, offsets, done)
+	g.table.edit([]edit[GroupConfig]{{
+		name: group, next: func(*GroupConfig) (*GroupConfig, error) { return nil, nil },
+		with: func(*GroupConfig, *GroupConfig) companion { return g.goesWith(group, offsets) },
+	}}, done)
 }
 
-// goesWith is what is to be deleted with a group's offsets.
-func (g *Groups) goesWith(group string) (c companion) {
+// goesWith is what is deleted with a group.
+func (g *Groups) goesWith(group string, offsets *offset.Table) companion {
+	drop := offsets.DropGroup(group)
+	c := companion{states: drop.States, settle: drop.Settle}
 	for _, fn := range g.deleted {
 		c.add(fn(group))
 	}
-	return c
-}
-
-func (g *Groups) delete(group string, offsets *offset.Table, done func(error)) {
-	remove := edit[GroupConfig]{
-		name: group,
-		next: func(*GroupConfig) (*GroupConfig, error) { return nil, nil },
-		with: func(*GroupConfig, *GroupConfig) companion {
-			var c companion
-			if offsets != nil {
-				drop := offsets.DropGroup(group)
-				c.states, c.settle = drop.States, drop.Settle
-				c.add(g.goesWith(group))
-			}
-			if _, ok := g.forbidden.live.Load(group); ok {
-				key := []byte(forbiddenPrefix + group)
-				c.states = append(c.states, message.State{Space: message.SpaceGroup, Key: key, Delete: true})
-			}
-			return c
-		},
+	if _, ok := g.forbidden.live.Load(group); ok {
+		key := []byte(forbiddenPrefix + group)
+		c.states = append(c.states, message.State{Space: message.SpaceGroup, Key: key, Delete: true})
 	}
-	g.table.edit([]edit[GroupConfig]{remove}, done)
+	return c
 }
 
 func cloneGroup(cfg GroupConfig) GroupConfig {
 	cfg.Name = strings.Clone(cfg.Name)
 	cfg.Subscriptions = slices.Clone(cfg.Subscriptions)
-	attributes := make(map[string]string, len(cfg.Attributes))
-	for k, v := range cfg.Attributes {
-		attributes[strings.Clone(k)] = strings.Clone(v)
-	}
-	cfg.Attributes = attributes
+	cfg.Attributes = cloneAttributes(cfg.Attributes)
 	return cfg
 }
 
@@ -338,9 +269,9 @@ func cloneGroup(cfg GroupConfig) GroupConfig {
 // leaves the group's other topics forbidden.
 func (g *Groups) SetForbidden(group, topic string, perm int32, forbidden bool, done func(error)) {
 	topic = strings.Clone(topic)
-	g.forbidden.edit([]edit[forbiddance]{{name: group, next: func(cur *forbiddance) (*forbiddance, error) {
+	g.forbidden.change(group, func(cur *forbiddance) (*forbiddance, error) {
 		return cur.with(topic, perm, forbidden), nil
-	}}}, done)
+	}, done)
 }
 
 // with returns f with the bits of topic set or cleared: f itself when that changes nothing, nil when nothing

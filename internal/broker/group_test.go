@@ -87,14 +87,15 @@ func TestGroupPutDisableDelete(t *testing.T) {
 	bad.want(t, 1, false)
 	s.groups.PutAll([]GroupConfig{NewGroupConfig("h"), NewGroupConfig("a.b")}, name.done)
 	name.want(t, 1, false)
-	s.groups.Disable("g", disabled.done)
+	cfg.ConsumeEnable, cfg.Attributes = false, nil
+	s.groups.Put(cfg, disabled.done)
 	s.journal.apply(t, nil)
 	disabled.want(t, 1, true)
 	got, _ := s.groups.Lookup("g")
 	if got.RetryMaxTimes != 5 || got.ConsumeEnable || got.Attributes["priority.factor"] != "50" {
 		t.Errorf("%+v", got)
 	}
-	s.groups.Delete("g", deleted.done)
+	s.groups.Delete("g", s.offsets, deleted.done)
 	s.journal.apply(t, nil)
 	deleted.want(t, 1, true)
 	if _, ok := s.groups.Lookup("g"); ok {
@@ -105,45 +106,38 @@ func TestGroupPutDisableDelete(t *testing.T) {
 	}
 }
 
-// TestC054DeleteGroupWithOffsets: a recreated group has no offsets, now and after a restart; without asking,
-// it has.
+// TestC054DeleteGroupWithOffsets: a recreated group has no offsets, now and after a restart.
 func TestC054DeleteGroupWithOffsets(t *testing.T) {
 	t.Parallel()
-	for _, clean := range []bool{true, false} {
-		s := openTables(t, newMemJournal())
-		var created, deleted, again outcome
-		s.groups.Ensure("g", created.gotGroup)
-		s.journal.apply(t, nil)
-		s.offsets.Commit("g", "orders", 0, 7)
-		s.offsets.Commit("other", "orders", 0, 8)
-		s.offsets.Flush(nil)
-		s.offsets.Commit("g", "orders", 1, 9) // not flushed yet
-		if clean {
-			s.groups.DeleteWithOffsets("g", s.offsets, deleted.done)
-		} else {
-			s.groups.Delete("g", deleted.done)
+	s := openTables(t, newMemJournal())
+	var created, deleted, again outcome
+	s.groups.Ensure("g", created.gotGroup)
+	s.journal.apply(t, nil)
+	s.offsets.Commit("g", "orders", 0, 7)
+	s.offsets.Commit("other", "orders", 0, 8)
+	s.offsets.Flush(nil)
+	s.offsets.Commit("g", "orders", 1, 9) // not flushed yet
+	s.groups.Delete("g", s.offsets, deleted.done)
+	s.offsets.Flush(nil)
+	s.journal.apply(t, nil)
+	deleted.want(t, 1, true)
+	s.groups.Ensure("g", again.gotGroup)
+	s.journal.apply(t, nil)
+	for _, s := range []*tables{s, openTables(t, s.journal.reopened())} {
+		if _, found := s.offsets.Query("g", "orders", 0); found {
+			t.Error("an offset is there")
 		}
-		s.offsets.Flush(nil)
-		s.journal.apply(t, nil)
-		deleted.want(t, 1, true)
-		s.groups.Ensure("g", again.gotGroup)
-		s.journal.apply(t, nil)
-		for _, s := range []*tables{s, openTables(t, s.journal.reopened())} {
-			if _, found := s.offsets.Query("g", "orders", 0); found == clean {
-				t.Errorf("clean %v: offset found %v", clean, found)
-			}
-			if off, _ := s.offsets.Query("other", "orders", 0); off != 8 {
-				t.Errorf("another group's offset is %d", off)
-			}
-			if clean && (len(s.offsets.TopicsOf("g")) != 0 || slices.Contains(s.offsets.GroupsOf("orders"), "g")) {
-				t.Error("the group is still listed")
-			}
+		if off, _ := s.offsets.Query("other", "orders", 0); off != 8 {
+			t.Errorf("another group's offset is %d", off)
+		}
+		if len(s.offsets.TopicsOf("g")) != 0 || slices.Contains(s.offsets.GroupsOf("orders"), "g") {
+			t.Error("the group is still listed")
 		}
 	}
-	s := openTables(t, newMemJournal())
+	s = openTables(t, newMemJournal())
 	s.offsets.Commit("never-created", "orders", 0, 7)
 	var gone outcome
-	s.groups.DeleteWithOffsets("never-created", s.offsets, gone.done)
+	s.groups.Delete("never-created", s.offsets, gone.done)
 	s.journal.apply(t, nil)
 	if gone.want(t, 1, true); s.offsets.Len() != 0 {
 		t.Error("offsets of a group without config are still there")
@@ -184,7 +178,7 @@ func TestForbidden(t *testing.T) {
 	var created, deleted outcome
 	s.groups.Ensure("g", created.gotGroup)
 	s.journal.apply(t, nil)
-	s.groups.Delete("g", deleted.done)
+	s.groups.Delete("g", s.offsets, deleted.done)
 	s.journal.apply(t, nil)
 	deleted.want(t, 1, true)
 	if s.groups.Forbidden("g", "a") != 0 || len(s.journal.keys(message.SpaceGroup)) != 2 { // two versions
@@ -257,8 +251,8 @@ func TestHeartbeatCreatesGroupAndRetryTopic(t *testing.T) {
 	if !ok || retry.WriteQueueNums != 1 || retry.Perm != PermRead|PermWrite || retry.SysFlag != 2 {
 		t.Errorf("retry topic %+v", retry)
 	}
-	if got := clients.GroupNames(); !slices.Equal(got, []string{"g", "h"}) {
-		t.Errorf("registered in %v", got)
+	if got := clients.consumers.Len(); got != 2 || !clients.Alive("g", "c1") || !clients.Alive("h", "c1") {
+		t.Errorf("registered in %d groups", got)
 	}
 	second := beat()
 	if second.want(t, 1, true); len(s.journal.pending) != 0 {

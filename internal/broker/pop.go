@@ -121,15 +121,7 @@ func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset
 	setDefault(&cfg.PollingSize, DefaultPopPollingSize)
 	setDefault(&cfg.MaxPollingSize, DefaultMaxPopPollingSize)
 	setDefault(&cfg.Workers, 1)
-	if cfg.Flush == nil {
-		cfg.Flush = func() {}
-	}
-	if cfg.Filters == nil {
-		cfg.Filters = filter.NewCache()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
 	p := &Popper{cfg: cfg, topics: topics, groups: groups, offsets: offsets, stats: stats, store: st}
 	p.holds = newHolds(popAwaiter{p}, cfg.Workers, cfg.MaxPollingSize, cfg.Flush, p.wake)
 	p.alarm.kick = make(chan struct{}, 1)

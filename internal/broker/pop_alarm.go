@@ -3,11 +3,11 @@
 package broker
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/broker/pop"
 )
 
@@ -17,26 +17,16 @@ type popAlarm struct {
 	kick chan struct{} // an earlier time than the one slept for
 	mu   struct {
 		sync.Mutex
-		heap popDueHeap
+		heap due.Heap[*popShare]
 	}
 }
 
-// sooner makes the share be looked at at due, in ms, at the latest.
-func (a *popAlarm) sooner(s *popShare, due int64) {
-	if due == never {
-		return
-	}
+// sooner makes the share be looked at at a time, in ms, at the latest.
+func (a *popAlarm) sooner(s *popShare, at int64) {
 	a.mu.Lock()
-	first := false
-	switch {
-	case s.place < 0:
-		s.due = due
-		heap.Push(&a.mu.heap, s)
-		first = s.place == 0
-	case due < s.due:
-		s.due = due
-		heap.Fix(&a.mu.heap, s.place)
-		first = s.place == 0
+	first := at < a.mu.heap.Due()
+	if at < s.Due() {
+		a.mu.heap.Set(s, at, 0)
 	}
 	a.mu.Unlock()
 	if first {
@@ -47,32 +37,23 @@ func (a *popAlarm) sooner(s *popShare, due int64) {
 	}
 }
 
-// set makes the share be looked at at due, and not before; never: not at all. By who looks at shares, or
+// set makes the share be looked at at a time, and not before; never: not at all. By who looks at shares, or
 // about one that is no more.
-func (a *popAlarm) set(s *popShare, due int64) {
+func (a *popAlarm) set(s *popShare, at int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s.place >= 0 {
-		heap.Remove(&a.mu.heap, s.place)
-	}
-	if due != never {
-		s.due = due
-		heap.Push(&a.mu.heap, s)
-	}
+	a.mu.heap.Set(s, at, 0)
 }
 
 // take takes a share out that is due at now; nil when none is, and when the next one will be.
 func (a *popAlarm) take(now int64) (s *popShare, next int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h := a.mu.heap
-	if len(h) == 0 {
-		return nil, never
+	if next = a.mu.heap.Due(); next > now {
+		return nil, next
 	}
-	if h[0].due > now {
-		return nil, h[0].due
-	}
-	s, _ = heap.Pop(&a.mu.heap).(*popShare)
+	s = a.mu.heap[0]
+	a.mu.heap.Set(s, never, 0)
 	return s, 0
 }
 
@@ -146,36 +127,4 @@ func (p *Popper) tickLocked(s *popShare, c *popChange) error {
 	}
 	_, err := p.appendLocked(s, p.aside(s), c)
 	return err
-}
-
-// popDueHeap is a heap of shares, for container/heap.
-type popDueHeap []*popShare
-
-// Len implements heap.Interface.
-func (h popDueHeap) Len() int { return len(h) }
-
-// Less implements heap.Interface.
-func (h popDueHeap) Less(i, j int) bool { return h[i].due < h[j].due }
-
-// Swap implements heap.Interface.
-func (h popDueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (h *popDueHeap) Push(x any) {
-	s, _ := x.(*popShare)
-	s.place = len(*h)
-	*h = append(*h, s)
-}
-
-// Pop implements heap.Interface.
-func (h *popDueHeap) Pop() any {
-	old := *h
-	s := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	s.place, s.due = -1, never
-	return s
 }

@@ -129,14 +129,8 @@ func (r *PopResult) ReviveQueueID() int32 {
 func (r *PopResult) Handle(i int) pop.Handle {
 	m := &r.Messages[i]
 	return pop.Handle{
-		StartOffset:   m.StartOffset,
-		PopTime:       r.PopTime,
-		Invisible:     r.Invisible,
-		ReviveQueueID: r.ReviveQueueID(),
-		BrokerName:    r.BrokerName,
-		QueueID:       m.QueueID,
-		Offset:        m.Offset,
-		LogOffset:     m.Record.LogOffset(),
+		StartOffset: m.StartOffset, PopTime: r.PopTime, Invisible: r.Invisible, ReviveQueueID: r.ReviveQueueID(),
+		BrokerName: r.BrokerName, QueueID: m.QueueID, Offset: m.Offset, LogOffset: m.Record.LogOffset(),
 	}
 }
 
@@ -256,8 +250,7 @@ func (p *Popper) checkTopic(req *PopRequest) error {
 	}
 	if n := req.MaxCount; !req.notify && (n < 1 || n > MaxPopCount) {
 		return &InvalidError{
-			What: "maxMsgNums", Value: strconv.Itoa(n),
-			Reason: "a receive is for 1 to 32 messages",
+			What: "maxMsgNums", Value: strconv.Itoa(n), Reason: "a receive is for 1 to 32 messages",
 		}
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)

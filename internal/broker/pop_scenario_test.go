@@ -190,7 +190,7 @@ func (s *popScenario) do(words []string) {
 	case "delete-topic":
 		s.deleteTopic(s.t, rest[0])
 	case "delete-group":
-		s.groups.DeleteWithOffsets(rest[0], s.offsets, s.must)
+		s.groups.Delete(rest[0], s.offsets, s.must)
 	case "send":
 		s.send1(rest[0], rest[1], int32(number("queue", 0)), arg)
 	case "receive":

@@ -167,13 +167,7 @@ func (p *Popper) Release(req *PopRequest) {
 	renew.Done = func(req *RenewRequest, err error) {
 		if err != nil {
 			p.cfg.Logger.Debug(
-				"messages could not be given back",
-				"topic",
-				req.Topic,
-				"group",
-				req.Group,
-				"error",
-				err,
+				"messages could not be given back", "topic", req.Topic, "group", req.Group, "error", err,
 			)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/broker/pop"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
@@ -96,13 +97,11 @@ type popShare struct {
 	signals atomic.Uint64 // grows when there may be something to receive
 	waits   popWaits
 
-	// Guarded by popAlarm.mu.
-	due   int64 // ms
-	place int   // in the alarm's heap, -1: none
+	due.Slot // in popAlarm.mu.heap, and guarded by that lock
 }
 
 func newPopShare(key popKey) *popShare {
-	s := &popShare{key: key, place: -1}
+	s := &popShare{key: key}
 	s.mu.kept = map[popRecord]struct{}{}
 	return s
 }
@@ -171,13 +170,13 @@ func (p *Popper) restored(s *popShare) {
 
 // deadlineLocked is when the share has to be looked at.
 func (s *popShare) deadlineLocked() int64 {
-	due := int64(never)
+	first := due.Never
 	for _, q := range s.mu.queues {
 		if q != nil {
-			due = min(due, q.Deadline())
+			first = min(first, q.Deadline())
 		}
 	}
-	return due
+	return first
 }
 
 // usableLocked returns nil when memory is what is stored and on its way. After a failed write it loads what

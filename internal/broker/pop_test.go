@@ -264,7 +264,7 @@ func TestDeletionThatFails(t *testing.T) {
 			w.st.setErrors(broken[0], broken[1])
 			var o, deleted outcome
 			w.topics.Delete("T", o.done)
-			w.groups.DeleteWithOffsets("g", w.offsets, deleted.done)
+			w.groups.Delete("g", w.offsets, deleted.done)
 			w.settle()
 			o.want(t, 1, false)
 			deleted.want(t, 1, false)

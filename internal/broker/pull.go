@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -88,15 +89,7 @@ func NewPuller(cfg PullerConfig, topics *Topics, groups *Groups, clients *Client
 	setDefault(&cfg.ShortPolling, DefaultShortPolling)
 	setDefault(&cfg.MaxHeld, defaultMaxHeld)
 	setDefault(&cfg.Workers, 1)
-	if cfg.Flush == nil {
-		cfg.Flush = func() {}
-	}
-	if cfg.Filters == nil {
-		cfg.Filters = filter.NewCache()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
 	p := &Puller{
 		cfg: cfg, topics: topics, groups: groups, clients: clients, offsets: offsets, stats: stats,
 		queues: queues, all: filter.All(),
@@ -105,10 +98,19 @@ func NewPuller(cfg PullerConfig, topics *Topics, groups *Groups, clients *Client
 	return p
 }
 
-func setDefault[T int | time.Duration](field *T, value T) {
+func setDefault[T int | int32 | time.Duration](field *T, value T) {
 	if *field <= 0 {
 		*field = value
 	}
+}
+
+// setTools sets what a Puller or a Popper was not given.
+func setTools(flush *func(), filters **filter.Cache, logger **slog.Logger) {
+	if *flush == nil {
+		*flush = func() {}
+	}
+	*filters = cmp.Or(*filters, filter.NewCache())
+	*logger = cmp.Or(*logger, slog.New(slog.DiscardHandler))
 }
 
 // Run lets held pulls go on until ctx is done; then it answers all that wait and returns. Stop it before the

@@ -132,9 +132,8 @@ func (req *PullRequest) asked() message.QueueOffset { return req.fetch.From }
 func (req *PullRequest) compose(res *store.FetchResult) {
 	r := &req.result
 	*r = PullResult{
-		Status: res.Status.String(), Next: res.Next, Min: res.Min, Max: res.Max,
-		Records: res.Records, Bytes: res.Bytes,
-		TopicSysFlag: req.topic.SysFlag, GroupSysFlag: req.group.SysFlag,
+		Status: res.Status.String(), Next: res.Next, Min: res.Min, Max: res.Max, Records: res.Records,
+		Bytes: res.Bytes, TopicSysFlag: req.topic.SysFlag, GroupSysFlag: req.group.SysFlag,
 	}
 	switch res.Status {
 	case store.Found:

@@ -34,8 +34,7 @@ type RecallHandle struct {
 // String returns the handle as clients keep it: base64url of its parts, with a space between them.
 func (h RecallHandle) String() string {
 	text := strings.Join(
-		[]string{recallVersion, h.Topic, h.BrokerName, strconv.FormatInt(h.DueMillis, 10), h.UniqueKey},
-		" ",
+		[]string{recallVersion, h.Topic, h.BrokerName, strconv.FormatInt(h.DueMillis, 10), h.UniqueKey}, " ",
 	)
 	return base64.URLEncoding.EncodeToString([]byte(text))
 }
@@ -129,9 +128,7 @@ type Recalls struct {
 
 // NewRecalls returns Recalls of what waits in delays.
 func NewRecalls(cfg RecallsConfig, topics *Topics, delays *Delays, keys KeyIndex) *Recalls {
-	if cfg.TimerMaxDelay <= 0 {
-		cfg.TimerMaxDelay = DefaultTimerMaxDelay
-	}
+	setDefault(&cfg.TimerMaxDelay, DefaultTimerMaxDelay)
 	r := &Recalls{cfg: cfg, topics: topics, delays: delays, keys: keys}
 	r.disabled.Store(cfg.Disabled)
 	return r

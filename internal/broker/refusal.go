@@ -31,55 +31,40 @@ type PermissionError struct {
 	Topic  string // with DeniedSubscription: the topic that Name, a group, may not read
 }
 
-// Error returns the original's remark.
-func (e *PermissionError) Error() string {
-	switch e.Denial {
-	case DeniedTopicSend:
-		return "Sending message to topic[" + e.Name + "] is forbidden."
-	case DeniedRetryTopic:
-		return "the topic[" + e.Name + "] sending message is forbidden"
-	case DeniedTransaction:
-		return "the broker[" + e.Name + "] sending transaction message is forbidden"
-	case DeniedBrokerPull:
-		return "the broker[" + e.Name + "] pulling message is forbidden"
-	case DeniedBrokerPop:
-		return "the broker[" + e.Name + "] pop message is forbidden"
-	case DeniedBrokerPeek:
-		return "the broker[" + e.Name + "] peeking message is forbidden"
-	case DeniedTopicPeek:
-		return "the topic[" + e.Name + "] peeking message is forbidden"
-	case DeniedLitePull:
-		return "the broker[" + e.Name + "] for lite pull consumer is forbidden"
-	case DeniedGroup:
-		return "subscription group no permission, " + e.Name
-	case DeniedTopicPull:
-		return "the topic[" + e.Name + "] pulling message is forbidden"
-	case DeniedBroadcast:
-		return "the consumer group[" + e.Name + "] can not consume by broadcast way"
-	case DeniedSubscription:
-		return "the consumer group[" + e.Name + "] is forbidden for topic[" + e.Topic + "]"
-	default:
-		return "the broker[" + e.Name + "] sending message is forbidden"
-	}
+// denied is what the original says of a denial, with the name (1) and the topic (2), and the number that a pull
+// response carries for it. Source: ForbiddenType.java.
+func (d Denial) denied() (remark string, forbiddenType int32) {
+	said := [...]struct {
+		remark        string
+		forbiddenType int32
+	}{
+		DeniedBrokerSend:   {"the broker[%[1]s] sending message is forbidden", 0},
+		DeniedTopicSend:    {"Sending message to topic[%[1]s] is forbidden.", 0},
+		DeniedRetryTopic:   {"the topic[%[1]s] sending message is forbidden", 0},
+		DeniedTransaction:  {"the broker[%[1]s] sending transaction message is forbidden", 0},
+		DeniedBrokerPull:   {"the broker[%[1]s] pulling message is forbidden", 1},
+		DeniedLitePull:     {"the broker[%[1]s] for lite pull consumer is forbidden", 1},
+		DeniedGroup:        {"subscription group no permission, %[1]s", 2},
+		DeniedTopicPull:    {"the topic[%[1]s] pulling message is forbidden", 3},
+		DeniedBroadcast:    {"the consumer group[%[1]s] can not consume by broadcast way", 4},
+		DeniedSubscription: {"the consumer group[%[1]s] is forbidden for topic[%[2]s]", 5},
+		DeniedBrokerPop:    {"the broker[%[1]s] pop message is forbidden", 0},
+		DeniedBrokerPeek:   {"the broker[%[1]s] peeking message is forbidden", 0},
+		DeniedTopicPeek:    {"the topic[%[1]s] peeking message is forbidden", 0},
+	}[d]
+	return said.remark, said.forbiddenType
 }
 
-// ForbiddenType returns the number that a pull response carries in forbiddenType, 0 for none. Source:
-// ForbiddenType.java.
+// Error returns the original's remark.
+func (e *PermissionError) Error() string {
+	remark, _ := e.Denial.denied()
+	return fmt.Sprintf(remark, e.Name, e.Topic)
+}
+
+// ForbiddenType returns the number that a pull response carries in forbiddenType, 0 for none.
 func (e *PermissionError) ForbiddenType() int32 {
-	switch e.Denial {
-	case DeniedBrokerPull, DeniedLitePull:
-		return 1
-	case DeniedGroup:
-		return 2
-	case DeniedTopicPull:
-		return 3
-	case DeniedBroadcast:
-		return 4
-	case DeniedSubscription:
-		return 5
-	default:
-		return 0
-	}
+	_, number := e.Denial.denied()
+	return number
 }
 
 // QueueIDError says that a topic has no queue of the number asked for.

@@ -30,12 +30,8 @@ type RequestModes struct{ table *table[RequestMode] }
 
 // NewRequestModes returns the modes that are in the log.
 func NewRequestModes(journal Journal, log *slog.Logger) (*RequestModes, error) {
-	m := &RequestModes{table: newTable[RequestMode](message.SpaceKV, requestModePrefix, journal, log)}
-	if err := m.table.load(nil); err != nil {
-		return nil, err
-	}
-	journal.OnState(message.SpaceKV, m.table.apply)
-	return m, nil
+	t, err := openTable[RequestMode](message.SpaceKV, requestModePrefix, journal, log, nil)
+	return &RequestModes{t}, err
 }
 
 // Lookup returns the mode that was set for a group and a topic.
@@ -49,13 +45,12 @@ func (m *RequestModes) Lookup(group, topic string) (RequestMode, bool) {
 
 // Put sets a mode; done is called once, when that is durable.
 func (m *RequestModes) Put(group, topic string, mode RequestMode, done func(error)) {
-	name := group + requestModeMark + topic
-	m.table.edit([]edit[RequestMode]{{name: name, next: func(cur *RequestMode) (*RequestMode, error) {
+	m.table.change(group+requestModeMark+topic, func(cur *RequestMode) (*RequestMode, error) {
 		if cur != nil && *cur == mode {
 			return cur, nil
 		}
 		return &mode, nil
-	}}}, done)
+	}, done)
 }
 
 // All calls fn for every mode that was set.

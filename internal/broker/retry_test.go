@@ -86,7 +86,7 @@ func TestSendBackDelaysACopy(t *testing.T) {
 			if _, ok := w.topics.Lookup("%RETRY%g"); !ok {
 				t.Error("the retry topic was not created")
 			}
-			if n := w.stats.group("g", "T").sendBacks.value.Load(); n != 1 {
+			if n := w.stats.group("g", "T")[groupSendBacks].value.Load(); n != 1 {
 				t.Errorf("counted %d", n)
 			}
 		})
@@ -111,7 +111,7 @@ func TestSendBackKeepsWhereAMessageCameFrom(t *testing.T) {
 	if strings.Count(c.Properties, "RETRY_TOPIC") != 1 || strings.Count(c.Properties, "REAL_TOPIC") != 1 {
 		t.Errorf("properties repeat: %q", c.Properties)
 	}
-	if n := w.stats.group("g", "T0").sendBacks.value.Load(); n != 1 {
+	if n := w.stats.group("g", "T0")[groupSendBacks].value.Load(); n != 1 {
 		t.Errorf("not counted under the original topic: %d", n)
 	}
 }
@@ -160,7 +160,7 @@ func TestSendBackToTheDeadLetterTopic(t *testing.T) {
 			if dlq.WriteQueueNums != 1 || dlq.Perm != PermRead|PermWrite {
 				t.Errorf("dead letter topic %+v", dlq)
 			}
-			if n := w.stats.group(tt.group, "T").dlqs.value.Load(); n != 1 {
+			if n := w.stats.group(tt.group, "T")[groupDLQs].value.Load(); n != 1 {
 				t.Errorf("counted %d dead letters", n)
 			}
 		})

@@ -3,9 +3,11 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -76,18 +78,9 @@ type Sender struct {
 func NewSender(cfg SenderConfig, topics *Topics, groups *Groups, locks *QueueLocks, stats *Stats,
 	messages Messages,
 ) *Sender {
-	if cfg.MaxMessageBytes <= 0 {
-		cfg.MaxMessageBytes = DefaultMaxMessageBytes
-	}
-	if cfg.Region == "" {
-		cfg.Region = "DefaultRegion"
-	}
-	trace := "true"
-	if cfg.TraceOff {
-		trace = "false"
-	}
-	tail := message.AppendProperty(nil, message.PropertyMsgRegion, cfg.Region)
-	tail = message.AppendProperty(tail, message.PropertyTraceSwitch, trace)
+	setDefault(&cfg.MaxMessageBytes, DefaultMaxMessageBytes)
+	tail := message.AppendProperty(nil, message.PropertyMsgRegion, cmp.Or(cfg.Region, "DefaultRegion"))
+	tail = message.AppendProperty(tail, message.PropertyTraceSwitch, strconv.FormatBool(!cfg.TraceOff))
 	if cfg.Cluster != "" {
 		tail = message.AppendProperty(tail, message.PropertyCluster, cfg.Cluster)
 	}

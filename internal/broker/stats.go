@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,16 +27,17 @@ const (
 	StatBrokerGetNums = "BROKER_GET_NUMS"
 )
 
-// Samples are taken every 10 s, 10 min and 1 h; so many are kept, and what is told is the difference of the
-// newest and the oldest one. Source: StatsItem.java.
-const (
-	minuteEvery = 10 * time.Second
-	hourEvery   = 10 * time.Minute
-	dayEvery    = time.Hour
-	minuteKept  = 7
-	hourKept    = 7
-	dayKept     = 25
-)
+// spans are how often samples are taken for the last minute, hour and day, and how many are kept; what is told is
+// the difference of the newest and the oldest one. Source: StatsItem.java.
+func spans(now time.Time) (s [3]sampler) {
+	for i, span := range []sampler{
+		{every: 10 * time.Second, kept: 7}, {every: 10 * time.Minute, kept: 7}, {every: time.Hour, kept: 25},
+	} {
+		span.next = now.Add(span.every)
+		s[i] = span
+	}
+	return s
+}
 
 // Snapshot is what a statistic came to in a span of time.
 type Snapshot struct {
@@ -58,8 +60,8 @@ type Stats struct {
 
 	mu struct {
 		sync.Mutex
-		minute, hour, day sampler
-		runtime           runtimeStats
+		spans   [3]sampler
+		runtime runtimeStats
 	}
 }
 
@@ -67,7 +69,17 @@ type groupStatsKey struct{ topic, group string }
 
 type topicStats struct{ nums, size item }
 
-type groupStats struct{ nums, size, acks, sendBacks, dlqs, latency item }
+type groupStats [6]item
+
+// The items of groupStats.
+const (
+	groupNums = iota
+	groupSize
+	groupAcks
+	groupSendBacks
+	groupDLQs
+	groupLatency
+)
 
 // brokerStats are totals since the start. Times are calls, nums are messages.
 type brokerStats struct {
@@ -87,8 +99,7 @@ type item struct {
 	value atomic.Int64
 	times atomic.Int64
 
-	// The samples, guarded by Stats.mu.
-	minute, hour, day ring
+	samples [3]ring // guarded by Stats.mu
 }
 
 func (i *item) add(value, times int64) {
@@ -99,9 +110,7 @@ func (i *item) add(value, times int64) {
 // NewStats returns counters at zero. The clock of its samples starts at now.
 func NewStats(system SystemNames, now time.Time) *Stats {
 	s := &Stats{system: system}
-	s.mu.minute = sampler{every: minuteEvery, kept: minuteKept, next: now.Add(minuteEvery)}
-	s.mu.hour = sampler{every: hourEvery, kept: hourKept, next: now.Add(hourEvery)}
-	s.mu.day = sampler{every: dayEvery, kept: dayKept, next: now.Add(dayEvery)}
+	s.mu.spans = spans(now)
 	s.mu.runtime.start(now)
 	return s
 }
@@ -135,10 +144,10 @@ func (s *Stats) Get(group, topic string, messages, bytes int, took time.Duration
 	if !ok {
 		g = s.group(group, topic)
 	}
-	g.nums.add(int64(messages), 1)
-	g.size.add(int64(bytes), 1)
+	g[groupNums].add(int64(messages), 1)
+	g[groupSize].add(int64(bytes), 1)
 	millis := took.Milliseconds()
-	g.latency.add(millis, 1)
+	g[groupLatency].add(millis, 1)
 	b := &s.broker
 	b.get.add(int64(messages), 1)
 	b.getFound.Add(1)
@@ -154,14 +163,14 @@ func (s *Stats) GetMissed() { s.broker.getMissed.Add(1) }
 
 // Ack counts messages of topic that group acknowledged.
 func (s *Stats) Ack(group, topic string, messages int) {
-	s.group(group, topic).acks.add(int64(messages), 1)
+	s.group(group, topic)[groupAcks].add(int64(messages), 1)
 }
 
 // SendBack counts a message of topic that group sent back to try again later.
-func (s *Stats) SendBack(group, topic string) { s.group(group, topic).sendBacks.add(1, 1) }
+func (s *Stats) SendBack(group, topic string) { s.group(group, topic)[groupSendBacks].add(1, 1) }
 
 // DLQ counts a message of topic that became a dead letter of group.
-func (s *Stats) DLQ(group, topic string) { s.group(group, topic).dlqs.add(1, 1) }
+func (s *Stats) DLQ(group, topic string) { s.group(group, topic)[groupDLQs].add(1, 1) }
 
 func (s *Stats) topic(topic string) *topicStats {
 	t, _ := s.topics.LoadOrStore(topic, func() (string, *topicStats) {
@@ -191,9 +200,8 @@ func (s *Stats) View(name, key string) (Snapshots, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshots{
-		Minute: it.minute.view(&s.mu.minute), Hour: it.hour.view(&s.mu.hour), Day: it.day.view(&s.mu.day),
-	}, true
+	view := func(i int) Snapshot { return it.samples[i].view(&s.mu.spans[i]) }
+	return Snapshots{Minute: view(0), Hour: view(1), Day: view(2)}, true
 }
 
 // TopicPutTPS returns how many messages a second were sent to topic in the last minute.
@@ -216,24 +224,22 @@ func (s *Stats) find(name, key string) (*item, bool) {
 		return &s.broker.get, key == s.system.Cluster
 	case StatTopicPutNums, StatTopicPutSize:
 		t, ok := s.topics.Load(key)
-		switch {
-		case !ok:
-			return nil, false
-		case name == StatTopicPutNums:
+		if ok && name == StatTopicPutSize {
+			return &t.size, true
+		} else if ok {
 			return &t.nums, true
 		}
-		return &t.size, true
+		return nil, false
 	}
 	topic, group, _ := strings.Cut(key, "@")
 	g, ok := s.groups.Load(groupStatsKey{topic, group})
-	if !ok {
+	i := slices.Index([]string{
+		StatGroupGetNums, StatGroupGetSize, StatGroupAckNums, StatSendBackNums, StatDLQNums, StatGroupLatency,
+	}, name)
+	if !ok || i < 0 || g[i].times.Load() == 0 {
 		return nil, false
 	}
-	it := map[string]*item{
-		StatGroupGetNums: &g.nums, StatGroupGetSize: &g.size, StatGroupAckNums: &g.acks,
-		StatSendBackNums: &g.sendBacks, StatDLQNums: &g.dlqs, StatGroupLatency: &g.latency,
-	}[name]
-	return it, it != nil && it.times.Load() > 0
+	return &g[i], true
 }
 
 // TopicDeleted forgets the statistics of topic.

@@ -75,23 +75,19 @@ func (s *Stats) Tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.runtime.sample(now, &s.broker)
-	minute, hour, day := s.mu.minute.due(now), s.mu.hour.due(now), s.mu.day.due(now)
-	if !minute && !hour && !day {
+	var due [3]bool
+	for i := range due {
+		due[i] = s.mu.spans[i].due(now)
+	}
+	if due == [3]bool{} {
 		return
 	}
 	sample := func(it *item) {
 		value, times := it.value.Load(), it.times.Load()
-		if times == 0 {
-			return
-		}
-		if minute {
-			it.minute.take(&s.mu.minute, value, times)
-		}
-		if hour {
-			it.hour.take(&s.mu.hour, value, times)
-		}
-		if day {
-			it.day.take(&s.mu.day, value, times)
+		for i := range due {
+			if due[i] && times > 0 {
+				it.samples[i].take(&s.mu.spans[i], value, times)
+			}
 		}
 	}
 	sample(&s.broker.put)
@@ -101,8 +97,8 @@ func (s *Stats) Tick(now time.Time) {
 		sample(&t.size)
 	}
 	for _, g := range s.groups.All {
-		for _, it := range []*item{&g.nums, &g.size, &g.acks, &g.sendBacks, &g.dlqs, &g.latency} {
-			sample(it)
+		for i := range g {
+			sample(&g[i])
 		}
 	}
 }

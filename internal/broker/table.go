@@ -110,11 +110,17 @@ type plan[V any] struct {
 	settle    []func(error)
 }
 
-func newTable[V any](space message.Space, prefix string, journal Journal, log *slog.Logger) *table[V] {
+// openTable loads a table over the given defaults, and subscribes it to changes: before the store runs.
+func openTable[V any](space message.Space, prefix string, journal Journal, log *slog.Logger, defaults map[string]*V,
+) (*table[V], error) {
 	t := &table[V]{space: space, prefix: prefix, journal: journal, log: log}
 	t.mu.heads = map[string]*head[V]{}
 	t.version.Store(&DataVersion{})
-	return t
+	if err := t.load(defaults); err != nil {
+		return nil, err
+	}
+	journal.OnState(space, t.apply)
+	return t, nil
 }
 
 // name returns the name that a state key belongs to, if it is this table's.
@@ -123,7 +129,7 @@ func (t *table[V]) name(key []byte) (string, bool) {
 	return name, ok && (!strings.HasPrefix(name, "\x00") || name == versionName)
 }
 
-// load reads the stored configs over the given ones. The owner subscribes apply to changes.
+// load reads the stored configs over the given ones.
 func (t *table[V]) load(defaults map[string]*V) error {
 	entries := maps.Clone(defaults)
 	if entries == nil {
@@ -224,6 +230,27 @@ func (t *table[V]) edit(edits []edit[V], done func(error)) {
 	}
 }
 
+// change is an edit of one name.
+func (t *table[V]) change(name string, next func(cur *V) (*V, error), done func(error)) {
+	t.edit([]edit[V]{{name: name, next: next}}, done)
+}
+
+// ensure is an edit after which done gets the value; missing says that it was deleted in between.
+func (t *table[V]) ensure(ed edit[V], missing error, done func(*V, error)) {
+	ed.name = strings.Clone(ed.name)
+	t.edit([]edit[V]{ed}, func(err error) {
+		v, ok := t.live.Load(ed.name)
+		switch {
+		case err != nil:
+			done(nil, err)
+		case !ok:
+			done(nil, fmt.Errorf("%s was deleted: %w", ed.name, missing))
+		default:
+			done(v, nil)
+		}
+	})
+}
+
 func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
 	for _, ed := range edits {
 		name := strings.Clone(ed.name)
@@ -288,6 +315,18 @@ func (t *table[V]) appendLocked(e *edition, p *plan[V]) error {
 	return nil
 }
 
+// appendStates stores states by themselves; done is called as the table's methods say.
+func appendStates(journal Journal, states []message.State, done func(error)) {
+	if len(states) == 0 {
+		done(nil)
+		return
+	}
+	w := &store.Write{State: states, Done: func(_ *store.Write, err error) { done(err) }}
+	if err := journal.Append(w); err != nil {
+		done(err)
+	}
+}
+
 func settleAll(settle []func(error), err error) {
 	for _, fn := range settle {
 		if fn != nil {
@@ -349,6 +388,18 @@ func (t *table[V]) sorted() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// all returns every value, ordered by name.
+func (t *table[V]) all() []*V {
+	names := t.sorted()
+	all := make([]*V, 0, len(names))
+	for _, name := range names {
+		if v, ok := t.live.Load(name); ok {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // encodeState returns the state record that sets key to v, or deletes it when v is nil.

@@ -27,11 +27,7 @@ type TimerError struct {
 func (e *TimerError) Error() string {
 	return fmt.Sprintf(
 		"timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
-		e.Limit.Milliseconds(),
-		inDays(e.Limit),
-		e.Property,
-		e.Value,
-		e.Reason,
+		e.Limit.Milliseconds(), inDays(e.Limit), e.Property, e.Value, e.Reason,
 	)
 }
 
@@ -122,9 +118,7 @@ func newTiming(levels DelayLevels, limit time.Duration) timing {
 	if levels.Max() == 0 {
 		levels, _ = ParseDelayLevels("") // the default table is valid, a test parses it
 	}
-	if limit <= 0 {
-		limit = DefaultTimerMaxDelay
-	}
+	setDefault(&limit, DefaultTimerMaxDelay)
 	return timing{levels, limit}
 }
 
@@ -156,10 +150,8 @@ func (t timing) place(w *store.Write, m *message.Message, seen *noted, now time.
 		return due, nil
 	case seen.cancels != "":
 		return 0, &TimerError{
-			Property: seen.timer.by.String(),
-			Value:    strings.Clone(seen.timer.value),
-			Limit:    t.limit,
-			Reason:   "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back",
+			Property: seen.timer.by.String(), Value: strings.Clone(seen.timer.value), Limit: t.limit,
+			Reason: "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back",
 		}
 	}
 	return 0, nil

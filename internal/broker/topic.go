@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -73,11 +74,8 @@ type TopicsConfig struct {
 	// ClusterTopicDisabled and BrokerTopicDisabled take read and write away from the topics named after them.
 	ClusterTopicDisabled bool
 	BrokerTopicDisabled  bool
-	// TraceTopic creates TraceTopicName at start; empty name means RMQ_SYS_TRACE_TOPIC.
-	TraceTopic     bool
-	TraceTopicName string
-	// ReviveQueueNums is the number of queues of the pop acknowledgement topic; 0 means 8.
-	ReviveQueueNums int32
+	// TraceTopic creates RMQ_SYS_TRACE_TOPIC at start.
+	TraceTopic bool
 	// MixedMessageType allows the message.type MIXED.
 	MixedMessageType bool
 	// Logger is required.
@@ -98,40 +96,19 @@ type Topics struct {
 // NewTopics loads the table from the journal and subscribes to it: before the store runs. offsets lose what
 // they have of a topic when it is deleted, and when it is created.
 func NewTopics(cfg TopicsConfig, journal Journal, offsets *offset.Table) (*Topics, error) {
-	if cfg.DefaultTopicQueueNums <= 0 {
-		cfg.DefaultTopicQueueNums = 8
-	}
-	if cfg.ReviveQueueNums <= 0 {
-		cfg.ReviveQueueNums = 8
-	}
-	if cfg.TraceTopicName == "" {
-		cfg.TraceTopicName = TraceTopic
-	}
-	t := &Topics{
-		cfg: cfg, offsets: offsets, table: newTable[TopicConfig](message.SpaceTopic, "", journal, cfg.Logger),
-	}
+	setDefault(&cfg.DefaultTopicQueueNums, 8)
+	t := &Topics{cfg: cfg, offsets: offsets}
 	t.autoCreate.Store(!cfg.AutoCreateDisabled)
-	if err := t.table.load(systemTopics(&cfg)); err != nil {
-		return nil, err
-	}
-	journal.OnState(message.SpaceTopic, t.table.apply)
-	return t, nil
+	var err error
+	t.table, err = openTable(message.SpaceTopic, "", journal, cfg.Logger, systemTopics(&cfg))
+	return t, err
 }
 
 // Lookup returns the topic's config. It takes no lock and does not allocate.
 func (t *Topics) Lookup(name string) (*TopicConfig, bool) { return t.table.live.Load(name) }
 
 // All returns every topic, ordered by name.
-func (t *Topics) All() []*TopicConfig {
-	names := t.table.sorted()
-	all := make([]*TopicConfig, 0, len(names))
-	for _, name := range names {
-		if cfg, ok := t.Lookup(name); ok {
-			all = append(all, cfg)
-		}
-	}
-	return all
-}
+func (t *Topics) All() []*TopicConfig { return t.table.all() }
 
 // Len returns the number of topics.
 func (t *Topics) Len() int { return t.table.live.Len() }
@@ -199,8 +176,7 @@ func (t *Topics) check(cfg *TopicConfig) error {
 	}
 	if !t.cfg.MixedMessageType && cfg.Attributes["+"+AttributeMessageType] == "MIXED" {
 		return &InvalidError{
-			What: AttributeMessageType, Value: "MIXED",
-			Reason: "MIXED message type is not supported.",
+			What: AttributeMessageType, Value: "MIXED", Reason: "MIXED message type is not supported.",
 		}
 	}
 	return nil
@@ -215,10 +191,7 @@ func (t *Topics) merge(cur *TopicConfig, cfg TopicConfig) (*TopicConfig, error) 
 	if err != nil {
 		return nil, err
 	}
-	cfg.Attributes = merged
-	if cfg.FilterType == "" {
-		cfg.FilterType = defaultFilterType
-	}
+	cfg.Attributes, cfg.FilterType = merged, cmp.Or(cfg.FilterType, defaultFilterType)
 	if cur != nil && cur.equal(&cfg) {
 		return cur, nil
 	}
@@ -300,37 +273,29 @@ func (t *Topics) EnsureTopic(cfg TopicConfig, done func(*TopicConfig, error)) {
 		return
 	}
 	cfg = cloneTopic(cfg)
-	if cfg.FilterType == "" {
-		cfg.FilterType = defaultFilterType
-	}
+	cfg.FilterType = cmp.Or(cfg.FilterType, defaultFilterType)
 	t.ensure(cfg.Name, done, func(cur *TopicConfig) (*TopicConfig, error) {
-		switch {
-		case cur == nil:
+		if cur == nil {
 			return &cfg, nil
-		case cur.Order || !cfg.Order:
-			return cur, nil
 		}
-		next := *cur
-		next.Order = true
-		return &next, nil
+		return cur.ordered(cfg.Order), nil
 	})
+}
+
+// ordered returns c with its order flag, if that is to be set.
+func (c *TopicConfig) ordered(set bool) *TopicConfig {
+	if c == nil || c.Order || !set {
+		return c
+	}
+	next := *c
+	next.Order = true
+	return &next
 }
 
 func (t *Topics) ensure(topic string, done func(*TopicConfig, error),
 	next func(*TopicConfig) (*TopicConfig, error),
 ) {
-	topic = strings.Clone(topic)
-	t.table.edit([]edit[TopicConfig]{t.edit(topic, next)}, func(err error) {
-		cfg, ok := t.Lookup(topic)
-		switch {
-		case err != nil:
-			done(nil, err)
-		case !ok: // deleted in between
-			done(nil, fmt.Errorf("topic %s was deleted: %w", topic, ErrTopicNotExist))
-		default:
-			done(cfg, nil)
-		}
-	})
+	t.table.ensure(t.edit(strings.Clone(topic), next), ErrTopicNotExist, done)
 }
 
 // MarkOrdered sets the order flag of the given topics, those that exist: the name server's ordered-topic
@@ -338,14 +303,8 @@ func (t *Topics) ensure(topic string, done func(*TopicConfig, error),
 func (t *Topics) MarkOrdered(topics []string, done func(error)) {
 	edits := make([]edit[TopicConfig], 0, len(topics))
 	for _, topic := range topics {
-		edits = append(edits, t.edit(topic, func(cur *TopicConfig) (*TopicConfig, error) {
-			if cur == nil || cur.Order {
-				return cur, nil
-			}
-			next := *cur
-			next.Order = true
-			return &next, nil
-		}))
+		next := func(cur *TopicConfig) (*TopicConfig, error) { return cur.ordered(true), nil }
+		edits = append(edits, t.edit(topic, next))
 	}
 	t.table.edit(edits, done)
 }
@@ -376,10 +335,14 @@ func (t *Topics) with(name string, cur, next *TopicConfig) companion {
 
 func cloneTopic(cfg TopicConfig) TopicConfig {
 	cfg.Name, cfg.FilterType = strings.Clone(cfg.Name), strings.Clone(cfg.FilterType)
-	attributes := make(map[string]string, len(cfg.Attributes))
-	for k, v := range cfg.Attributes {
-		attributes[strings.Clone(k)] = strings.Clone(v)
-	}
-	cfg.Attributes = attributes
+	cfg.Attributes = cloneAttributes(cfg.Attributes)
 	return cfg
+}
+
+func cloneAttributes(attributes map[string]string) map[string]string {
+	cloned := make(map[string]string, len(attributes))
+	for k, v := range attributes {
+		cloned[strings.Clone(k)] = strings.Clone(v)
+	}
+	return cloned
 }

@@ -17,7 +17,11 @@ func (t *Topics) Delete(name string, done func(error)) {
 		return
 	}
 	if _, ok := t.Lookup(name); !ok {
-		t.offsets.DropTopic(name).Append(done)
+		drop := t.offsets.DropTopic(name)
+		appendStates(t.table.journal, drop.States, func(err error) {
+			drop.Settle(err)
+			done(err)
+		})
 		return
 	}
 	names := []string{strings.Clone(name)}

@@ -33,10 +33,10 @@ func systemTopics(cfg *TopicsConfig) map[string]*TopicConfig {
 	add(OffsetMovedTopic, 1, readWrite)
 	add(ScheduleTopic, 18, readWrite)
 	if cfg.TraceTopic {
-		add(cfg.TraceTopicName, 1, readWrite)
+		add(TraceTopic, 1, readWrite)
 	}
 	add(cfg.System.ReplyTopic(), 1, readWrite)
-	add(cfg.System.ReviveTopic(), cfg.ReviveQueueNums, readWrite)
+	add(cfg.System.ReviveTopic(), 8, readWrite)
 	add(cfg.System.SyncMemberTopic(), 1, PermInherit)
 	add(TransHalfTopic, 1, readWrite)
 	add(TransOpHalfTopic, 1, readWrite)

@@ -49,9 +49,7 @@ func prepare(w *store.Write, m *message.Message, uniqueKey string, immunity int3
 // openState is the state record of an open half message.
 func openState(h *transaction.Half) message.State {
 	return message.State{
-		Space: message.SpaceTransaction,
-		Key:   transaction.AppendKey(nil, h.Offset),
-		Value: h.AppendValue(nil),
+		Space: message.SpaceTransaction, Key: transaction.AppendKey(nil, h.Offset), Value: h.AppendValue(nil),
 	}
 }
 
@@ -134,14 +132,8 @@ type TransactionStats struct {
 func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, stats *Stats, log TransactionLog,
 ) (*Transactions, error) {
 	t := &Transactions{
-		cfg:     cfg,
-		timing:  newTiming(cfg.Levels, cfg.TimerMaxDelay),
-		topics:  topics,
-		clients: clients,
-		stats:   stats,
-		log:     log,
-		logger:  cfg.Logger,
-		kick:    make(chan struct{}, 1),
+		cfg: cfg, timing: newTiming(cfg.Levels, cfg.TimerMaxDelay), topics: topics, clients: clients, stats: stats,
+		log: log, logger: cfg.Logger, kick: make(chan struct{}, 1),
 	}
 	t.mu.core, t.mu.byTopic = transaction.New(cfg.Timing), map[string]int64{}
 	err := log.ScanStateRange(message.SpaceTransaction, nil, nil, func(key, value []byte) bool {

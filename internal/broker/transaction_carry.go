@@ -168,8 +168,7 @@ func (t *Transactions) resume(pos message.LogOffset, done func(error)) error {
 	for _, half := range before {
 		if half.PreparedTransactionOffset() == pos {
 			return &TransactionError{
-				Reason: TransactionResumed,
-				Detail: fmt.Sprintf("as half message %d", half.QueueOffset()),
+				Reason: TransactionResumed, Detail: fmt.Sprintf("as half message %d", half.QueueOffset()),
 			}
 		}
 	}

@@ -29,14 +29,7 @@ const (
 
 // String names the decision as clients do.
 func (d Decision) String() string {
-	switch d {
-	case Commit:
-		return "commit"
-	case Rollback:
-		return "rollback"
-	default:
-		return "unknown"
-	}
+	return [...]string{Undecided: "unknown", Commit: "commit", Rollback: "rollback"}[d]
 }
 
 // EndRequest is a producer's word about a half message. Its strings may alias a buffer that lives until Done.
@@ -87,25 +80,17 @@ type TransactionError struct {
 
 // Error returns the original's remark, where it has one, and the detail.
 func (e *TransactionError) Error() string {
-	var text string
-	switch e.Reason {
-	case TransactionWrongGroup:
-		text = "The producer group wrong"
-	case TransactionWrongQueueOffset:
-		text = "The transaction state table offset wrong"
-	case TransactionTooLate:
-		text = "the half message is too old for a decision that does not answer a check"
-	case TransactionDecided:
-		text = "the transaction was decided before: " + e.Winning
-	case TransactionParked:
-		text = "nobody decided about the transaction in time, it was moved to " + TransCheckMaxTimeTopic
-	case TransactionNotParked:
-		text = "the message is not in " + TransCheckMaxTimeTopic
-	case TransactionResumed:
-		text = "the message was resumed before"
-	default:
-		text = "Find prepared transaction message failed"
-	}
+	text := [...]string{
+		TransactionNotFound:         "Find prepared transaction message failed",
+		TransactionWrongGroup:       "The producer group wrong",
+		TransactionWrongQueueOffset: "The transaction state table offset wrong",
+		TransactionTooLate:          "the half message is too old for a decision that does not answer a check",
+		TransactionDecided:          "the transaction was decided before: " + e.Winning,
+		TransactionParked: "nobody decided about the transaction in time, it was moved to " +
+			TransCheckMaxTimeTopic,
+		TransactionNotParked: "the message is not in " + TransCheckMaxTimeTopic,
+		TransactionResumed:   "the message was resumed before",
+	}[e.Reason]
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
@@ -178,8 +163,7 @@ func (t *Transactions) find(req *EndRequest) (half transaction.Half, open bool, 
 		return half, false, err
 	case string(rec.Topic()) != TransHalfTopic:
 		return half, false, &TransactionError{
-			Reason: TransactionNotFound,
-			Detail: fmt.Sprintf("what is at %d is no half message", req.LogOffset),
+			Reason: TransactionNotFound, Detail: fmt.Sprintf("what is at %d is no half message", req.LogOffset),
 		}
 	}
 	if half, open = t.openAt(rec.QueueOffset()); !open {
@@ -296,8 +280,7 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 	topic, queueID, ok := destination(req.half.Properties)
 	if !ok {
 		return &TransactionError{
-			Reason: TransactionNotFound,
-			Detail: "the half message does not say where it was going",
+			Reason: TransactionNotFound, Detail: "the half message does not say where it was going",
 		}
 	}
 	if _, ok := t.topics.Lookup(topic); !ok {
@@ -313,10 +296,7 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 		m.PreparedTransactionOffset = req.LogOffset
 	}
 	m.Properties = message.WithoutProperty(
-		m.Properties,
-		message.PropertyTransactionPrepared,
-		message.PropertyRealTopic,
-		message.PropertyRealQueueID,
+		m.Properties, message.PropertyTransactionPrepared, message.PropertyRealTopic, message.PropertyRealQueueID,
 	)
 	var seen noted
 	if err := seen.scan(m.Properties); err != nil {

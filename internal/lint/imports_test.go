@@ -18,6 +18,7 @@ var ranks = map[string]int{
 	"internal/commitlog":       10,
 	"internal/index":           10,
 	"internal/store":           20,
+	"internal/broker/due":      25, // heaps of what is looked at when it is due
 	"internal/broker/snapshot": 25, // maps for readers without a lock
 	"internal/broker/filter/":  25, // filter/sql92
 	"internal/broker/":         30, // broker/filter, broker/offset

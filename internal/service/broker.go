@@ -243,7 +243,14 @@ func (n *node) share(cfg *config.Config, self *identity, flush func(), log *slog
 
 func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l *lanes, version string) {
 	r, opts := n.rules, set.options
-	offsets := offsetRequests{offsets: r.offsets, topics: r.topics, groups: r.groups, store: n.store}
+	queries := broker.NewQueries(r.offsets, n.store, n.store.End)
+	offsets := offsetRequests{
+		offsets: r.offsets,
+		topics:  r.topics,
+		groups:  r.groups,
+		store:   n.store,
+		queries: queries,
+	}
 	n.sends = &sendRequests{sender: r.sender, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}
 	n.pulls = &pullRequests{}
 	n.offsets = &offsets
@@ -253,6 +260,7 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 	}
 	n.queries = &queryRequests{
 		store: n.store, topics: r.topics, clients: r.clients, filters: r.filters, options: opts,
+		queries: queries,
 	}
 	n.topics = &topicRequests{topics: r.topics, store: n.store, stats: r.stats, self: self}
 	n.groups = &groupRequests{groups: r.groups, offsets: r.offsets}

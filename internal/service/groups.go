@@ -49,7 +49,7 @@ func (s *groupRequests) remove(
 	c *remoting.Call,
 	h *protocol.DeleteSubscriptionGroupRequestHeader,
 ) {
-	s.groups.DeleteWithOffsets(h.GroupName, s.offsets, replyTo(c))
+	s.groups.Delete(h.GroupName, s.offsets, replyTo(c))
 }
 
 func (s *groupRequests) configs(

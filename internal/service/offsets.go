@@ -25,38 +25,20 @@ type offsetRequests struct {
 	topics  *broker.Topics
 	groups  *broker.Groups
 	store   *store.Store
+	queries *broker.Queries
 }
-
-// youngBytes is how far a queue's first message may lie behind the end of the log for a new group to start at
-// it without being asked where: the original asks whether it is still in memory, 40 % of the machine's.
-const youngBytes = 8 << 30
 
 func (s *offsetRequests) query(
 	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumerOffsetRequestHeader,
 ) (remoting.Response, error) {
-	at, ok := s.offsets.Query(h.ConsumerGroup, h.Topic, h.QueueID)
-	if !ok && h.SetZeroIfNotFound.Or(true) && s.young(h.Topic, h.QueueID) {
-		at, ok = 0, true
-	}
-	if !ok {
+	zero := h.SetZeroIfNotFound.Or(true)
+	at, ok := s.queries.ConsumerOffset(h.ConsumerGroup, h.Topic, h.QueueID, zero)
+	if !ok && (!zero || s.queries.MaxOffset(h.Topic, h.QueueID) > 0) { // else it begins before the first message
 		return remoting.Response{}, &protocol.Error{
 			Code: protocol.QueryNotFound, Remark: "Not found, maybe this group consumer boot first",
 		}
 	}
 	return remoting.Response{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
-}
-
-// young tells whether a group without an offset starts at the head of the queue.
-func (s *offsetRequests) young(topic string, queueID int32) bool {
-	low, high, ok := s.store.Bounds(topic, queueID)
-	if !ok || high == 0 {
-		return true
-	}
-	if low > 0 {
-		return false
-	}
-	first, err := s.store.At(topic, queueID, 0)
-	return err == nil && s.store.End()-first.LogOffset() <= youngBytes
 }
 
 func (s *offsetRequests) update(
@@ -94,25 +76,22 @@ func (s *offsetRequests) byTime(topic string, queueID int32, millis int64, upper
 func (s *offsetRequests) maximum(
 	_ context.Context, _ *remoting.Call, h *protocol.GetMaxOffsetRequestHeader,
 ) (remoting.Response, error) {
-	_, high, _ := s.store.Bounds(h.Topic, h.QueueID)
-	return remoting.Response{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(high)}}, nil
+	at := s.queries.MaxOffset(h.Topic, h.QueueID)
+	return remoting.Response{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 func (s *offsetRequests) minimum(
 	_ context.Context, _ *remoting.Call, h *protocol.GetMinOffsetRequestHeader,
 ) (remoting.Response, error) {
-	low, _, _ := s.store.Bounds(h.Topic, h.QueueID)
-	return remoting.Response{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(low)}}, nil
+	at := s.queries.MinOffset(h.Topic, h.QueueID)
+	return remoting.Response{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 func (s *offsetRequests) earliest(
 	_ context.Context, _ *remoting.Call, h *protocol.GetEarliestMsgStoretimeRequestHeader,
 ) (remoting.Response, error) {
-	answer := &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: -1}
-	if low, high, ok := s.store.Bounds(h.Topic, h.QueueID); ok && high > low {
-		answer.Timestamp = storeTime(s.store, h.Topic, h.QueueID, low)
-	}
-	return remoting.Response{Header: answer}, nil
+	at, err := s.queries.EarliestStoreTime(h.Topic, h.QueueID)
+	return remoting.Response{Header: &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: at}}, err
 }
 
 func (s *offsetRequests) all(context.Context, *remoting.Call) (remoting.Response, error) {
@@ -121,18 +100,15 @@ func (s *offsetRequests) all(context.Context, *remoting.Call) (remoting.Response
 		DataVersion: protocol.DataVersion{Counter: counter, TimestampMillis: timestamp},
 		OffsetTable: map[string]map[int32]int64{},
 	}
-	for group, topic := range s.pairs {
+	s.offsets.All(func(group, topic string, offsets map[int32]message.QueueOffset) bool {
 		queues := map[int32]int64{}
-		for id, at := range s.offsets.Offsets(group, topic) {
+		for id, at := range offsets {
 			queues[id] = int64(at)
 		}
 		body.OffsetTable[topic+"@"+group] = queues
-	}
+		return true
+	})
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
-}
-
-func (s *offsetRequests) pairs(yield func(group, topic string) bool) {
-	s.offsets.All(func(group, topic string, _ map[int32]message.QueueOffset) bool { return yield(group, topic) })
 }
 
 // storeTime is when the message at the offset was stored, in ms; -1 when it is gone or damaged.
@@ -280,8 +256,7 @@ func (s *resetRequests) targets(
 // resetTarget is the queue's end for a negative time, else the first message that is not older.
 func (s *resetRequests) resetTarget(topic string, id int32, millis int64) (message.QueueOffset, error) {
 	if millis < 0 {
-		_, high, _ := s.store.Bounds(topic, id)
-		return high, nil
+		return s.queries.MaxOffset(topic, id), nil
 	}
 	return s.byTime(topic, id, millis, false)
 }
@@ -309,10 +284,7 @@ func (s *resetRequests) correction(
 	if h.FilterGroups != "" {
 		excluded = strings.Split(h.FilterGroups, ",")
 	}
-	minimum := func(id int32) message.QueueOffset {
-		low, _, _ := s.store.Bounds(h.Topic, id)
-		return low
-	}
+	minimum := func(id int32) message.QueueOffset { return s.queries.MinOffset(h.Topic, id) }
 	body := &protocol.QueryCorrectionOffsetBody{CorrectionOffsets: map[int32]int64{}}
 	compare := s.offsets.Offsets(h.CompareGroup, h.Topic)
 	for id, at := range s.offsets.MinOffsets(h.Topic, excluded, minimum) {

@@ -23,11 +23,11 @@ type queryRequests struct {
 	clients *broker.Clients
 	filters *filter.Cache
 	options *live
+	queries *broker.Queries
 }
 
 const (
 	indexTypeUnique    = "U"
-	uniqueKeyQueryMax  = 32      // what a look-up by unique key is raised to
 	maxQueryBytes      = 8 << 20 // of one answer
 	maxQueueEntries    = 1024    // of one QUERY_CONSUME_QUEUE
 	queueEntriesAtOnce = 32
@@ -37,16 +37,10 @@ func (s *queryRequests) byKey(
 	_ context.Context, _ *remoting.Call, h *protocol.QueryMessageRequestHeader,
 ) (remoting.Response, error) {
 	unique := h.UniqueKeyQuery.Or(false) || h.IndexType == indexTypeUnique
-	limit := int(h.MaxNum)
-	if unique {
-		limit = max(limit, uniqueKeyQueryMax)
-	}
-	limit = min(limit, max(int(s.options.load().Message.QueryMaxNum), uniqueKeyQueryMax))
-	end := h.EndTimestamp
-	if unique && end == 0 {
-		end = 1<<63 - 1
-	}
-	records, err := s.store.ByKey(h.Topic, h.Key, unique, limit, h.BeginTimestamp, end)
+	records, err := s.queries.ByKey(broker.KeyQuery{
+		Topic: h.Topic, Key: h.Key, Unique: unique, Begin: h.BeginTimestamp, End: h.EndTimestamp,
+		Limit: min(int(h.MaxNum), max(int(s.options.load().Message.QueryMaxNum), broker.DefaultQueryCount)),
+	})
 	if err != nil {
 		return remoting.Response{}, err
 	}

@@ -2,10 +2,7 @@
 
 package offset
 
-import (
-	"github.com/roquetmq/roquet/internal/message"
-	"github.com/roquetmq/roquet/internal/store"
-)
+import "github.com/roquetmq/roquet/internal/message"
 
 // Drop is offsets that were taken out of the table. Its States have to be appended with the deletion that
 // made them useless, and Settle called with the outcome.
@@ -62,23 +59,6 @@ func (p *progress) resets() int64 {
 		}
 	}
 	return n
-}
-
-// Append stores the drop by itself and settles it; done is called as the table's methods say.
-func (d *Drop) Append(done func(error)) {
-	if len(d.States) == 0 {
-		done(nil)
-		return
-	}
-	w := &store.Write{State: d.States}
-	w.Done = func(_ *store.Write, err error) {
-		d.Settle(err)
-		done(err)
-	}
-	if err := d.table.journal.Append(w); err != nil {
-		d.Settle(err)
-		done(err)
-	}
 }
 
 // Settle ends the drop: with an error the offsets are back, but for those that were committed anew.

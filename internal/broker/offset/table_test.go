@@ -446,3 +446,17 @@ func BenchmarkCommit(b *testing.B) {
 		table.Commit("g", "orders", 3, off)
 	}
 }
+
+// Append stores the drop by itself and settles it.
+func (d *Drop) Append(done func(error)) {
+	w := &store.Write{State: d.States}
+	w.Done = func(_ *store.Write, err error) {
+		d.Settle(err)
+		done(err)
+	}
+	if len(d.States) == 0 {
+		done(nil)
+	} else if err := d.table.journal.Append(w); err != nil {
+		w.Done(w, err)
+	}
+}

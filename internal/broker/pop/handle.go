@@ -104,9 +104,7 @@ func (h *Handle) set(i int, field string) bool {
 
 // AppendTo appends the text: nine fields when the handle has a LogOffset, else eight.
 func (h *Handle) AppendTo(dst []byte) []byte {
-	head := [...]int64{
-		int64(h.StartOffset), h.PopTime, h.Invisible, int64(h.ReviveQueueID), int64(h.RetryFlag),
-	}
+	head := [...]int64{int64(h.StartOffset), h.PopTime, h.Invisible, int64(h.ReviveQueueID), int64(h.RetryFlag)}
 	for _, n := range head {
 		dst = append(strconv.AppendInt(dst, n, 10), ' ')
 	}

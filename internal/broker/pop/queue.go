@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -19,7 +20,7 @@ type Queue struct {
 	committed  message.QueueOffset // as last told by a Commit action
 	spans      []*span
 	ripe       []*span // in order of from
-	deadlines  deadlines
+	deadlines  due.Heap[*span]
 	ripened    []*span // became ripe, or riper, since the last Tick
 	dirty      []*span
 	unfinished int              // messages that are not finished
@@ -70,7 +71,7 @@ func NewQueue(next message.QueueOffset, scratch *Scratch) *Queue {
 
 // begin makes the span of nothing that keeps the frontier.
 func (q *Queue) begin() {
-	s := &span{from: q.next, to: q.next, at: -1, due: never}
+	s := &span{from: q.next, to: q.next}
 	q.spans = append(q.spans, s)
 	q.touch(s)
 }
@@ -115,12 +116,7 @@ func (q *Queue) InFlight() int { return q.unfinished }
 
 // Deadline returns when, in ms, the next message becomes visible to others; math.MaxInt64 when none will. At
 // that time a Tick is due.
-func (q *Queue) Deadline() int64 {
-	if len(q.deadlines) == 0 {
-		return never
-	}
-	return q.deadlines[0].due
-}
+func (q *Queue) Deadline() int64 { return q.deadlines.Due() }
 
 // Due tells whether a Tick has something to look at.
 func (q *Queue) Due(now int64) bool { return len(q.ripened) > 0 || q.Deadline() <= now }
@@ -325,10 +321,10 @@ func (q *Queue) count(key uint32, n int32) {
 // place brings s where it belongs among the ripe ones and the deadlines, as it is at now. Every claim lasts
 // beyond the Step that makes it, so what becomes visible was due when s was placed before.
 func (q *Queue) place(s *span, now int64) {
-	if s.due <= now {
+	if s.Due() <= now {
 		q.ripened = append(q.ripened, s)
 	}
-	due, ripe := int64(never), false
+	next, ripe := due.Never, false
 	for i := range s.entries {
 		e := &s.entries[i]
 		switch at := e.visibleAt(); {
@@ -336,12 +332,11 @@ func (q *Queue) place(s *span, now int64) {
 		case at <= now:
 			ripe = true
 		default:
-			due = min(due, at)
+			next = min(next, at)
 		}
 	}
-	if due != s.due || (due == never) != (s.at < 0) {
-		s.due = due
-		q.deadlines.fix(s)
+	if next != s.Due() {
+		q.deadlines.Set(s, next, 0)
 	}
 	if ripe == s.ripe {
 		return
@@ -357,7 +352,7 @@ func (q *Queue) place(s *span, now int64) {
 
 // ripen looks which messages have become visible.
 func (q *Queue) ripen(now int64) {
-	for len(q.deadlines) > 0 && q.deadlines[0].due <= now {
+	for q.deadlines.Due() <= now {
 		q.place(q.deadlines[0], now)
 	}
 }

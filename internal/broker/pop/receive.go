@@ -159,7 +159,7 @@ func (ev *Receive) fresh(q *Queue, now int64) {
 	}
 	s := q.last()
 	if s == nil || len(s.entries) > 0 {
-		s = &span{from: ev.From, at: -1, due: never}
+		s = &span{from: ev.From}
 		q.spans = append(q.spans, s)
 	}
 	s.to = to

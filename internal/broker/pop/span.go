@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -57,10 +58,9 @@ type span struct {
 	from, to message.QueueOffset
 	entries  []entry // not finished, ascending
 
-	due   int64 // ms: when the next of its messages becomes visible; never when none will
-	at    int   // place in the heap of deadlines, -1: none
-	ripe  bool  // in Queue.ripe: a message of it is visible
-	dirty bool  // in Queue.dirty: its record has to be written
+	due.Slot      // in Queue.deadlines: when the next of its messages becomes visible
+	ripe     bool // in Queue.ripe: a message of it is visible
+	dirty    bool // in Queue.dirty: its record has to be written
 }
 
 // Forms of a record's value.
@@ -143,7 +143,7 @@ func decodeSpan(from message.QueueOffset, value []byte) (*span, error) {
 	if form != formPlain && form != formKeyed {
 		return nil, &FormatError{Reason: "unknown form"}
 	}
-	s := &span{from: from, at: -1, due: never}
+	s := &span{from: from}
 	s.to = from + message.QueueOffset(r.number(never-uint64(max(from, 0))))
 	claims := make([]claim, r.count())
 	for i := range claims {

@@ -3,9 +3,10 @@
 package transaction
 
 import (
-	"container/heap"
+	"cmp"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -36,24 +37,12 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Interval <= 0 {
-		c.Interval = DefaultInterval
-	}
-	if c.MaxChecks <= 0 {
-		c.MaxChecks = DefaultMaxChecks
-	}
-	if c.MaxAge <= 0 {
-		c.MaxAge = DefaultMaxAge
-	}
-	if c.MaxBusy <= 0 {
-		c.MaxBusy = defaultMaxBusy
-	}
-	if c.Retry <= 0 {
-		c.Retry = defaultRetry
-	}
+	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
+	c.Interval = cmp.Or(max(c.Interval, 0), DefaultInterval)
+	c.MaxChecks = cmp.Or(max(c.MaxChecks, 0), DefaultMaxChecks)
+	c.MaxAge = cmp.Or(max(c.MaxAge, 0), DefaultMaxAge)
+	c.MaxBusy = cmp.Or(max(c.MaxBusy, 0), defaultMaxBusy)
+	c.Retry = cmp.Or(max(c.Retry, 0), defaultRetry)
 }
 
 // EventKind is what happened.
@@ -114,16 +103,16 @@ type Action struct {
 type Core struct {
 	cfg  Config
 	open map[message.QueueOffset]*entry
-	due  dueHeap // entries that nobody holds and that are looked at again
-	busy int     // checks and parkings on their way
-	last int64   // ms, the greatest time seen
+	due  due.Heap[*entry] // entries that nobody holds and that are looked at again
+	busy int              // checks and parkings on their way
+	last int64            // ms, the greatest time seen
 }
 
-// entry is one open half message. It is in the heap (at >= 0) only while nobody holds it.
+// entry is one open half message. It is in the heap only while nobody holds it.
 type entry struct {
+	due.Slot
+
 	half    Half
-	next    int64 // ms
-	at      int   // in the heap, -1 when not in it
 	held    holder
 	waiting []any // tickets, in order
 }
@@ -169,7 +158,7 @@ func (c *Core) Next() (millis int64, ok bool) {
 	if len(c.due) == 0 || c.busy >= c.cfg.MaxBusy {
 		return 0, false
 	}
-	return c.due[0].next, true
+	return c.due.Due(), true
 }
 
 // Step takes what happened and the time at which it happened, and returns what must be done, in this order.
@@ -195,8 +184,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 func (c *Core) advance(now int64) int64 {
 	if back := now - c.last; back < -maxStepBack.Milliseconds() {
 		for _, e := range c.open {
-			if e.next != never {
-				e.next += back
+			if at := e.Due(); at != never {
+				c.schedule(e, at+back)
 			}
 			e.half.Since += back
 			if e.half.LastCheck != 0 {
@@ -214,7 +203,7 @@ func (c *Core) stored(now int64, half Half) {
 	half.Since, half.LastCheck = min(half.Since, now), min(half.LastCheck, now)
 	e := c.open[half.Offset]
 	if e == nil {
-		e = &entry{at: -1}
+		e = &entry{}
 		c.open[half.Offset] = e
 	}
 	e.half = half
@@ -229,7 +218,7 @@ func (c *Core) deleted(offset message.QueueOffset) (actions []Action) {
 		return nil
 	}
 	c.letGo(e)
-	c.unschedule(e)
+	c.due.Set(e, never, 0)
 	delete(c.open, offset)
 	for _, ticket := range e.waiting {
 		actions = append(actions, Action{Kind: Gone, Half: e.half, Ticket: ticket})
@@ -250,7 +239,7 @@ func (c *Core) claim(offset message.QueueOffset, ticket any) []Action {
 }
 
 func (c *Core) grant(e *entry, ticket any) []Action {
-	c.unschedule(e)
+	c.due.Set(e, never, 0)
 	e.held = heldByTicket
 	return []Action{{Kind: Grant, Half: e.half, Ticket: ticket}}
 }
@@ -290,9 +279,9 @@ func (c *Core) finished(now int64, offset message.QueueOffset, outcome Outcome) 
 
 // tick takes up what is due, as much as may be on its way at once.
 func (c *Core) tick(now int64) (actions []Action) {
-	for len(c.due) > 0 && c.busy < c.cfg.MaxBusy && c.due[0].next <= now {
+	for c.busy < c.cfg.MaxBusy && c.due.Due() <= now {
 		e := c.due[0]
-		c.unschedule(e)
+		c.due.Set(e, never, 0)
 		e.held = heldByAction
 		c.busy++
 		if e.half.Checks >= c.cfg.MaxChecks || now-e.half.Since > c.cfg.MaxAge.Milliseconds() {
@@ -308,56 +297,6 @@ func (c *Core) tick(now int64) (actions []Action) {
 }
 
 // never is the time of what is not looked at any more.
-const never = 1<<63 - 1
+const never = due.Never
 
-func (c *Core) schedule(e *entry, next int64) {
-	e.next = next
-	switch {
-	case next == never:
-		c.unschedule(e)
-	case e.at >= 0:
-		heap.Fix(&c.due, e.at)
-	default:
-		heap.Push(&c.due, e)
-	}
-}
-
-func (c *Core) unschedule(e *entry) {
-	if e.at >= 0 {
-		heap.Remove(&c.due, e.at)
-	}
-}
-
-// dueHeap orders entries by when they are looked at, then by offset.
-type dueHeap []*entry
-
-func (h dueHeap) Len() int { return len(h) }
-
-func (h dueHeap) Less(i, j int) bool {
-	if h[i].next != h[j].next {
-		return h[i].next < h[j].next
-	}
-	return h[i].half.Offset < h[j].half.Offset
-}
-
-func (h dueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-// Push is heap.Interface's.
-func (h *dueHeap) Push(x any) {
-	e, _ := x.(*entry) // schedule pushes nothing else
-	e.at = len(*h)
-	*h = append(*h, e)
-}
-
-// Pop is heap.Interface's.
-func (h *dueHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.at = -1
-	return e
-}
+func (c *Core) schedule(e *entry, next int64) { c.due.Set(e, next, int64(e.half.Offset)) }

@@ -351,18 +351,18 @@ func (m *coreModel) check(t *rapid.T) {
 		if e.held == heldByAction {
 			busy++
 		}
-		if inHeap := e.at >= 0; inHeap != (e.held == heldByNobody) || inHeap && m.core.due[e.at] != e {
-			t.Fatalf("%d is held by %d and at %d of the heap", off, e.held, e.at)
+		if inHeap := slices.Contains(m.core.due, e); inHeap != (e.held == heldByNobody) {
+			t.Fatalf("%d is held by %d and in the heap %v", off, e.held, inHeap)
 		}
-		if e.held == heldByNobody && e.next > m.now.Add(41*time.Second).UnixMilli() {
-			t.Fatalf("%d is looked at in %d ms", off, e.next-m.now.UnixMilli())
+		if e.held == heldByNobody && e.Due() > m.now.Add(41*time.Second).UnixMilli() {
+			t.Fatalf("%d is looked at in %d ms", off, e.Due()-m.now.UnixMilli())
 		}
 	}
 	if busy != m.core.busy || busy > 2 {
 		t.Fatalf("%d busy, counted %d", busy, m.core.busy)
 	}
 	for i := 1; i < len(m.core.due); i++ {
-		if m.core.due.Less(i, (i-1)/2) {
+		if m.core.due[i].Due() < m.core.due[(i-1)/2].Due() {
 			t.Fatal("the heap is in disorder")
 		}
 	}

@@ -108,15 +108,10 @@ func Parse(key, value []byte) (Half, error) {
 	}
 	be := binary.BigEndian
 	return Half{
-		Offset:    offset,
-		Topic:     string(value[valueHeadBytes:]),
-		Since:     int64(be.Uint64(value[sinceAt:])),
-		LastCheck: int64(be.Uint64(value[16:])),
-		Checks:    int(be.Uint16(value[2:])),
-		Immunity:  int32(be.Uint32(value[4:])),
-		Moved:     value[1]&flagMoved != 0,
-		Origin:    message.QueueOffset(be.Uint64(value[24:])),
-		OriginPos: message.LogOffset(be.Uint64(value[32:])),
+		Offset: offset, Topic: string(value[valueHeadBytes:]), Since: int64(be.Uint64(value[sinceAt:])),
+		LastCheck: int64(be.Uint64(value[16:])), Checks: int(be.Uint16(value[2:])),
+		Immunity: int32(be.Uint32(value[4:])), Moved: value[1]&flagMoved != 0,
+		Origin: message.QueueOffset(be.Uint64(value[24:])), OriginPos: message.LogOffset(be.Uint64(value[32:])),
 	}, nil
 }
 

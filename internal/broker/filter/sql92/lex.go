@@ -2,7 +2,10 @@
 
 package sql92
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // symbol is a kind of token.
 type symbol uint8
@@ -25,7 +28,7 @@ const (
 	symGreaterEqual
 	symLess
 	symLessEqual
-	symNot
+	symNot // this and what follows: the keywords, as keyword lists them
 	symAnd
 	symOr
 	symBetween
@@ -41,40 +44,11 @@ const (
 
 // keyword returns the keyword that word is, or symProperty.
 func keyword(word string) symbol {
-	if len(word) < 2 || len(word) > len("STARTSWITH") {
-		return symProperty
+	words := [...]string{
+		"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH",
 	}
-	var upper [len("STARTSWITH")]byte
-	for i := range len(word) {
-		if upper[i] = word[i]; 'a' <= word[i] && word[i] <= 'z' {
-			upper[i] -= 'a' - 'A'
-		}
-	}
-	switch string(upper[:len(word)]) {
-	case "NOT":
-		return symNot
-	case "AND":
-		return symAnd
-	case "OR":
-		return symOr
-	case "BETWEEN":
-		return symBetween
-	case "IN":
-		return symIn
-	case "TRUE":
-		return symTrue
-	case "FALSE":
-		return symFalse
-	case "NULL":
-		return symNull
-	case "IS":
-		return symIs
-	case "CONTAINS":
-		return symContains
-	case "STARTSWITH":
-		return symStartsWith
-	case "ENDSWITH":
-		return symEndsWith
+	if i := slices.IndexFunc(words[:], func(w string) bool { return strings.EqualFold(w, word) }); i >= 0 {
+		return symNot + symbol(i)
 	}
 	return symProperty
 }
@@ -156,9 +130,7 @@ func (l *lexer) scan(at int) (symbol, int) {
 		}
 	}
 	if i := strings.IndexByte("(),+-=><", rest[0]); i >= 0 {
-		return [...]symbol{
-			symOpen, symClose, symComma, symPlus, symMinus, symEqual, symGreater, symLess,
-		}[i], at + 1
+		return [...]symbol{symOpen, symClose, symComma, symPlus, symMinus, symEqual, symGreater, symLess}[i], at + 1
 	}
 	return symBad, at + 1
 }

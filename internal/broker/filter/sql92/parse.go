@@ -86,9 +86,7 @@ func (p *parser) unexpected(wanted string) error {
 		return p.refuse(p.tok.at, "this comment is not closed")
 	case p.tok.sym == symBad:
 		return p.refuse(
-			p.tok.at,
-			"%s means nothing here",
-			quoted(p.lex.text[p.tok.at:nextRune(p.lex.text, p.tok.at)]),
+			p.tok.at, "%s means nothing here", quoted(p.lex.text[p.tok.at:nextRune(p.lex.text, p.tok.at)]),
 		)
 	}
 	return p.refuse(p.tok.at, "expected %s, found %s", wanted, quoted(image))
