@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 interop=${INTEROP:-../../../shared/interop}
 export NAMESRV_PUBLISHED=29876 BROKER_PUBLISHED=30911 GRPC_PUBLISHED=28081 HTTP_PUBLISHED=28080
+export MEMORY=256m # C211
 export COMPOSE_PROJECT_NAME=roquet-compose-test COMPOSE_DOCKER_CLI_BUILD=0 DOCKER_BUILDKIT=0
 TARGETARCH=$(go env GOARCH)
 export TARGETARCH
@@ -53,6 +54,7 @@ if ! docker info >/dev/null 2>&1; then
 	docker info >/dev/null || fail "the Docker daemon does not answer: $(tail -n 1 "$work/log")"
 fi
 
+docker-compose -f ../../docker-compose.yml config -q || fail "docker-compose.yml"
 [ -x "../../dist/roquet_linux_$TARGETARCH" ] || fail "no dist/roquet_linux_$TARGETARCH: make dist"
 compose build -q
 
@@ -64,6 +66,20 @@ up() {
 		sleep 0.1
 	done
 	fail "not healthy after 30 s"
+}
+
+# load sends 100,000 messages of 1 KiB as fast as they go, and reads them all again.
+load() {
+	local from=$SECONDS n
+	python3 -c 'for i in range(25000): print("{\"text\": \"%s\"}" % ("x" * 1024))' >"$work/lines"
+	for _ in 1 2 3 4; do
+		n=$(curl -fsS -H 'Content-Type: application/x-ndjson' --data-binary @"$work/lines" "$http/v1/topics/backlog/messages:batch" |
+			grep -o '"messageId"' | wc -l)
+		[ "$n" = 25000 ] || fail "$n of 25000 messages were taken"
+	done
+	n=$({ curl -s -N --max-time 60 "$http/v1/groups/backlog/topics/backlog/messages:stream?ack=AUTO" || true; } | head -n 100000 | wc -l)
+	[ "$n" = 100000 ] || fail "$n of 100000 messages were read"
+	say "100000 messages of 1 KiB sent and read within $MEMORY of memory, in $((SECONDS - from)) s"
 }
 
 # stop ends the container as `docker stop` does, and wants exit status 0 well within its grace.
@@ -85,6 +101,7 @@ export NAMESRV=127.0.0.1:$NAMESRV_PUBLISHED BROKER=127.0.0.1:$BROKER_PUBLISHED G
 "$interop/run.sh" --keep --case '^(java-remoting-4.9/(send-sync|redelivery)|java-grpc/(send-sync|push-ack))$' \
 	java-remoting-4.9 java-grpc || fail "clients outside the container"
 
+load
 stop
 compose down >/dev/null 2>&1 # the container goes, the volume stays
 up
