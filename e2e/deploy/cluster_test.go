@@ -61,6 +61,7 @@ func newCluster(t *testing.T, r *rendered, binary string) *cluster {
 	c := &cluster{t: t, r: r, dir: t.TempDir(), prefix: fmt.Sprintf("roquet-%d-", os.Getpid()), gate: net.ParseIP(subnet + "1")}
 	run(t, "ip", "link", "set", "lo", "up")
 	run(t, "ip", "link", "add", bridge, "type", "bridge")
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", bridge).Run() })
 	run(t, "ip", "addr", "add", c.gate.String()+"/24", "dev", bridge)
 	run(t, "ip", "link", "set", bridge, "up")
 	if err := os.Chmod(c.dir, 0o755); err != nil {
