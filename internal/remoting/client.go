@@ -39,7 +39,6 @@ type Client struct {
 		sync.Mutex
 		conn   *Conn
 		closed bool
-		timed  bool // the wheel runs, which expires what Conn.Request sends
 	}
 }
 
@@ -153,10 +152,6 @@ func (c *Client) adopt(nc net.Conn) (*Conn, error) {
 		return nil, ErrConnClosed
 	}
 	c.mu.conn = conn
-	if !c.mu.timed {
-		c.mu.timed = true
-		c.eng.running.Go(func() { c.eng.wheel.run(c.eng.ctx) })
-	}
 	c.eng.running.Go(func() { conn.logEnd(conn.serve()) })
 	return conn, nil
 }

@@ -306,7 +306,9 @@ func (c *Conn) teardown() {
 		call.Cancel(ErrConnClosed)
 	}
 	for _, r := range requests {
-		c.eng.wheel.remove(r)
+		if r.timer != nil {
+			r.timer.Stop()
+		}
 		r.done(nil, ErrConnClosed)
 	}
 	for _, fn := range onClose {

@@ -29,7 +29,7 @@
 //
 // # Locks
 //
-// Conn.mu guards a connection's outgoing buffer, its held calls and the requests sent to its peer. Lane.mu,
-// wheel.mu and flushList.mu are leaves: they may be taken under Conn.mu, never the other way round. No lock
+// Conn.mu guards a connection's outgoing buffer, its held calls and the requests sent to its peer. Lane.mu
+// and flushList.mu are leaves: they may be taken under Conn.mu, never the other way round. No lock
 // is held while a hook, a processor, a callback or a system call runs.
 package remoting

@@ -29,7 +29,6 @@ type engine struct {
 	chunks  chunks
 	pools   pools
 	pending flushList
-	wheel   *wheel
 	frames  *semaphore.Weighted // bytes of unfinished large frames
 	backlog atomic.Int64        // bytes that writer goroutines are at
 
@@ -66,7 +65,7 @@ func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &engine{
-		reg: reg, limits: limits, log: log, ctx: context.Background(), wheel: newWheel(),
+		reg: reg, limits: limits, log: log, ctx: context.Background(),
 		requestHead: protocol.Command{Language: protocol.LanguageJava, Version: protocol.VersionCurrent},
 		frames:      semaphore.NewWeighted(limits.ReadMemoryBytes),
 	}

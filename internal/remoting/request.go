@@ -12,14 +12,10 @@ import (
 // request is a request sent to the peer that waits for its answer. It is over when it has left
 // Conn.out.requests; whoever takes it out of there calls done.
 type request struct {
-	conn    *Conn
 	opaque  int32
 	done    func(*protocol.Command, error)
-	expires time.Time // zero: the waiter minds the time itself
-
-	prev, next *request // in the wheel's slot, guarded by wheel.mu
-	slot       int64
-	listed     bool
+	timeout time.Duration // 0: the waiter minds the time itself
+	timer   *time.Timer   // set before the request is in the table
 }
 
 // Request sends a request and returns at once; see Caller. The command given to done is done's to keep.
@@ -27,17 +23,9 @@ func (c *Conn) Request(
 	code protocol.Code, h protocol.Header, body []byte, timeout time.Duration,
 	done func(*protocol.Command, error),
 ) {
-	r := &request{conn: c, done: done, expires: time.Now().Add(timeout)}
+	r := &request{done: done, timeout: max(timeout, 1)}
 	if err := c.send(code, h, body, r); err != nil {
 		done(nil, err)
-		return
-	}
-	c.eng.wheel.add(r)
-	c.out.Lock()
-	over := c.out.requests[r.opaque] != r
-	c.out.Unlock()
-	if over { // answered before it was in the wheel
-		c.eng.wheel.remove(r)
 	}
 }
 
@@ -53,7 +41,7 @@ func (c *Conn) Invoke(
 		return nil, err
 	}
 	answered := make(chan outcome, 1)
-	r := &request{conn: c, done: func(cmd *protocol.Command, err error) { answered <- outcome{cmd, err} }}
+	r := &request{done: func(cmd *protocol.Command, err error) { answered <- outcome{cmd, err} }}
 	if err := c.send(code, h, body, r); err != nil {
 		return nil, err
 	}
@@ -109,6 +97,9 @@ func (c *Conn) enqueue(
 			c.out.requests = make(map[int32]*request)
 		}
 		c.out.requests[r.opaque] = r
+		if r.timeout > 0 {
+			r.timer = time.AfterFunc(r.timeout, func() { c.expire(r) })
+		}
 	}
 	return !c.out.busy && !c.state.burst.Load(), nil
 }
@@ -117,13 +108,19 @@ func (c *Conn) enqueue(
 func (c *Conn) takeRequest(opaque int32) *request {
 	c.out.Lock()
 	defer c.out.Unlock()
-	r := c.out.requests[opaque]
+	return c.takeRequestLocked(c.out.requests[opaque])
+}
+
+func (c *Conn) takeRequestLocked(r *request) *request {
 	if r == nil {
 		return nil
 	}
-	delete(c.out.requests, opaque)
+	delete(c.out.requests, r.opaque)
 	if len(c.out.requests) == 0 {
 		c.out.requests = nil
+	}
+	if r.timer != nil {
+		r.timer.Stop()
 	}
 	return r
 }
@@ -134,7 +131,6 @@ func (c *Conn) resolve(cmd *protocol.Command) bool {
 	if r == nil {
 		return false
 	}
-	c.eng.wheel.remove(r)
 	r.done(cmd, nil)
 	return true
 }
@@ -143,8 +139,11 @@ func (c *Conn) resolve(cmd *protocol.Command) bool {
 func (c *Conn) expire(r *request) {
 	c.out.Lock()
 	own := c.out.requests[r.opaque] == r
+	if own {
+		c.takeRequestLocked(r)
+	}
 	c.out.Unlock()
-	if own && c.takeRequest(r.opaque) == r {
+	if own {
 		r.done(nil, ErrTimeout)
 	}
 }

@@ -73,7 +73,7 @@ func TestServerAsksClient(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if !conn.eng.wheel.empty() || conn.out.requests != nil {
+	if conn.out.requests != nil {
 		t.Error("answered requests are still waited for")
 	}
 	got, err := conn.Invoke(t.Context(), 4711, nil, nil)
@@ -172,9 +172,6 @@ func TestUnansweredRequests(t *testing.T) {
 	if err := <-outcome; !errors.Is(err, ErrConnClosed) {
 		t.Fatalf("after the end: %v", err)
 	}
-	if !conn.eng.wheel.empty() {
-		t.Error("the wheel keeps requests that are over")
-	}
 }
 
 func TestAnswerToNothing(t *testing.T) {
@@ -190,45 +187,26 @@ func TestAnswerToNothing(t *testing.T) {
 	}
 }
 
-// TestWheelExpiresInTime: never early, at most two ticks late, also when the timeout is longer than the
-// wheel's turn.
-func TestWheelExpiresInTime(t *testing.T) {
+// TestRequestsExpireInTime: when their time is up, once, and nothing stays behind.
+func TestRequestsExpireInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		eng := newEngine(clientSide(t), Limits{ReadMemoryBytes: 1}, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go eng.wheel.run(ctx)
-		conn := &Conn{eng: eng}
-		conn.out.requests = map[int32]*request{}
+		conn := &Conn{eng: newEngine(clientSide(t), Limits{ReadMemoryBytes: 1}, nil)}
+		conn.out.busy = true // somebody else writes
 		var fired atomic.Int32
-		timeouts := []time.Duration{
-			0,
-			time.Millisecond,
-			time.Second,
-			25 * time.Second,
-			26 * time.Second,
-			3 * time.Minute,
-		}
-		for i, timeout := range timeouts {
+		timeouts := []time.Duration{0, time.Millisecond, time.Second, 26 * time.Second, 3 * time.Minute}
+		for _, timeout := range timeouts {
 			begun := time.Now()
-			r := &request{conn: conn, opaque: int32(i), expires: begun.Add(timeout)}
-			r.done = func(_ *protocol.Command, err error) {
-				late := time.Since(begun) - timeout
-				if late < 0 || late > 2*wheelTick || !errors.Is(err, ErrTimeout) {
+			conn.Request(codeEcho, nil, nil, timeout, func(_ *protocol.Command, err error) {
+				if late := time.Since(begun) - timeout; late < 0 || late > 1 || !errors.Is(err, ErrTimeout) {
 					t.Errorf("timeout %v fired %v late with %v", timeout, late, err)
 				}
 				fired.Add(1)
-			}
-			conn.out.requests[r.opaque] = r
-			eng.wheel.add(r)
+			})
 		}
 		<-time.After(5 * time.Minute)
-		if n := int(fired.Load()); n != len(timeouts) {
-			t.Fatalf("%d of %d fired", n, len(timeouts))
-		}
-		if !eng.wheel.empty() {
-			t.Fatal("not empty")
+		if n := int(fired.Load()); n != len(timeouts) || conn.out.requests != nil {
+			t.Fatalf("%d of %d fired, %v are left", n, len(timeouts), conn.out.requests)
 		}
 	})
 }

@@ -103,7 +103,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	upkeepCtx, endUpkeep := context.WithCancel(callCtx)
 	defer endUpkeep()
 	var upkeep, accepting sync.WaitGroup
-	upkeep.Go(func() { s.eng.wheel.run(upkeepCtx) })
 	upkeep.Go(func() { s.janitor(upkeepCtx) })
 	for i, socket := range s.sockets { // not in the goroutine: closeSockets may come first
 		accepting.Go(func() { s.accept(ctx, socket, s.listeners[i]) })
