@@ -29,10 +29,8 @@ type broker struct {
 // door is the address of another port, given without the offset.
 func (b *broker) door(port int) string { return fmt.Sprintf("127.0.0.1:%d", port+b.offset) }
 
-const portOffset = 1000 // so that both can run at once
-
 func startRoquet(ctx context.Context, o *options, dir string) (*broker, error) {
-	cmd := exec.CommandContext(ctx, o.roquet, "serve", "--data", dir, "--port-offset", strconv.Itoa(portOffset))
+	cmd := exec.CommandContext(ctx, o.roquet, "serve", "--data", dir, "--port-offset", strconv.Itoa(o.offset))
 	log, err := os.Create(dir + ".log")
 	if err != nil {
 		return nil, err
@@ -41,8 +39,8 @@ func startRoquet(ctx context.Context, o *options, dir string) (*broker, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	b := &broker{name: "roquet", addr: fmt.Sprintf("127.0.0.1:%d", 10911+portOffset), pids: []int{cmd.Process.Pid}}
-	b.offset = portOffset
+	b := &broker{name: "roquet", addr: fmt.Sprintf("127.0.0.1:%d", 10911+o.offset), pids: []int{cmd.Process.Pid}}
+	b.offset = o.offset
 	b.stop = func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

@@ -24,6 +24,7 @@ type options struct {
 	roquet, shared, work, only, json string
 	peer                             bool
 	secs                             float64
+	offset                           int
 	backlogGiB                       float64
 }
 
@@ -37,7 +38,17 @@ func main() {
 	flag.BoolVar(&o.peer, "peer", true, "run Apache RocketMQ beside it")
 	flag.Float64Var(&o.secs, "secs", 8, "seconds of each measurement")
 	flag.Float64Var(&o.backlogGiB, "backlog", 4.8, "GiB stored before the kill -9 row")
+	flag.IntVar(&o.offset, "port-offset", 1000, "added to roquet's ports, so that both can run at once")
+	kind := flag.String("attack", "", "be the attacker of the row hostile: garbage, resets, slow or all")
+	native, grpc, web := flag.String("native", "", ""), flag.String("grpc", "", ""), flag.String("http", "", "")
 	flag.Parse()
+	if *kind != "" {
+		if err := attack(*kind, *native, *grpc, *web); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, &o); err != nil {
@@ -73,6 +84,11 @@ func run(ctx context.Context, o *options) error {
 	}
 	if err := doors(ctx, o, load, report); err != nil {
 		return err
+	}
+	if o.only == "" || o.only == "hostile" {
+		if err := hostileRows(ctx, o, report); err != nil {
+			return err
+		}
 	}
 	if strings.Contains("start kill memory connections held", o.only) || o.only == "" {
 		return lifeRows(ctx, o, load, report)
