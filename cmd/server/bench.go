@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,11 @@ type bench struct {
 	size, connections, inFlight, queues, count int
 	keep                                       bool
 	clients                                    []*remoting.Client
-	starts                                     []int64 // by queue, before the load
+	starts                                     []int64      // by queue, before the load
+	begun                                      atomic.Int64 // sends
 }
+
+var errNothing = errors.New("no message went through")
 
 // benchResult is one line of what bench writes. Latencies are what one call took, in milliseconds.
 type benchResult struct {
@@ -134,46 +138,35 @@ func (b *bench) prepare() (made bool, err error) {
 // phase runs workers, each of which calls again and again until all messages are through: work is given the worker's
 // number and tells how many messages a call was for.
 func (b *bench) phase(name string, workers int, work func(worker int) (int, error)) (benchResult, error) {
-	bar, left, began := b.progress(int64(b.count), name), atomic.Int64{}, time.Now()
-	left.Store(int64(b.count))
+	bar, done, began := b.progress(int64(b.count), name), atomic.Int64{}, time.Now()
 	took := make([][]time.Duration, workers)
 	var g errgroup.Group
 	for w := range workers {
 		g.Go(func() error {
-			for left.Load() > 0 {
-				if name == "send" && left.Add(-1) < 0 {
-					return nil
-				}
+			for done.Load() < int64(b.count) {
 				at := time.Now()
 				n, err := work(w)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				if n == 0 {
-					return nil
+				if n == 0 || err != nil {
+					return err
 				}
 				took[w] = append(took[w], time.Since(at))
-				if name != "send" {
-					left.Add(-int64(n))
-				}
+				done.Add(int64(n))
 				bar.add(n)
 			}
 			return nil
 		})
 	}
 	err := g.Wait()
-	span := time.Since(began)
+	rate := float64(done.Load()) / time.Since(began).Seconds()
 	bar.end()
-	all := slices.Concat(took...)
-	slices.Sort(all)
+	all := slices.Sorted(slices.Values(slices.Concat(took...)))
 	if err != nil || len(all) == 0 {
-		return benchResult{}, errors.Join(err, b.Err())
+		return benchResult{}, fmt.Errorf("%s: %w", name, cmp.Or(err, errNothing))
 	}
 	millis := func(of int) float64 {
 		return float64(all[(len(all)-1)*of/1000].Round(10*time.Microsecond)) / float64(time.Millisecond)
 	}
-	done := b.count - int(max(left.Load(), 0))
-	return benchResult{name, done, float64(done) / span.Seconds(), millis(500), millis(990), millis(1000)}, nil
+	return benchResult{name, int(done.Load()), rate, millis(500), millis(990), millis(1000)}, nil
 }
 
 func (b *bench) invoke(worker int, code protocol.Code, h protocol.Header, body []byte) (*protocol.Command, error) {
@@ -187,6 +180,9 @@ func (b *bench) invoke(worker int, code protocol.Code, h protocol.Header, body [
 }
 
 func (b *bench) sendOne(worker int) (int, error) {
+	if b.begun.Add(1) > int64(b.count) {
+		return 0, nil
+	}
 	_, err := b.invoke(worker, protocol.SendMessageV2, &protocol.SendMessageRequestHeader{
 		ProducerGroup: "roquet-bench", Topic: b.topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 8,
 		QueueID: int32(worker % len(b.starts)), BornTimestamp: time.Now().UnixMilli(),

@@ -10,20 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/client"
 )
 
 // deadPrefix begins the names of dead letter topics.
 const deadPrefix = "%DLQ%"
 
-// dlqCommand looks after dead letters.
-func dlqCommand(r *remote) *cobra.Command {
-	cmd := r.noun("dlq", "Look after dead letters", &rpc{
-		use: "show GROUP", short: "Show dead letters of a group, from the first one not redriven",
-		method: "GroupService.BrowseDeadLetters", table: "messages stored origin_topic offset tag keys payload",
-		flags: []string{"from=offset begin at an offset", "max how many at most, 1 to 32"},
-	})
-	cmd.AddCommand(r.verb("list", "List groups that have dead letters", cobra.NoArgs, listDead), redriveCommand(r))
-	return cmd
+// dlqCommands are those that are more than one call.
+func dlqCommands(r *remote) []*cobra.Command {
+	return []*cobra.Command{
+		r.verb("list", "List groups that have dead letters", cobra.NoArgs, listDead), redriveCommand(r),
+	}
 }
 
 // deadLetters is how many dead letters a group has.
@@ -77,10 +74,15 @@ func redriveCommand(r *remote) *cobra.Command {
 					return fmt.Errorf("after %d dead letters: %w", done, err)
 				}
 				for _, result := range out.GetResults() {
-					if err := c.redriven(result); err != nil {
-						return err
+					if result.GetError() != nil {
+						return client.NewError(0, result.GetError())
 					}
-					done++
+					if done++; c.json() {
+						err = errors.Join(err, c.jsonLine(result))
+					}
+				}
+				if err != nil {
+					return err
 				}
 				bar.add(len(out.GetResults()))
 				if out.GetRemaining() == 0 || len(out.GetResults()) == 0 {
@@ -92,14 +94,4 @@ func redriveCommand(r *remote) *cobra.Command {
 		})
 	cmd.Flags().IntVarP(&limit, "max", "n", 0, "how many at most; 0: all")
 	return cmd
-}
-
-func (c *call) redriven(result *v1.RedriveResult) error {
-	if result.GetError() != nil {
-		return errors.New(result.GetError().GetMessage())
-	}
-	if c.json() {
-		return c.jsonLine(result)
-	}
-	return nil
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/client"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -111,15 +113,13 @@ func (d *doctor) askServer() bool {
 	d.note("server", fine, "", "%s is ready, answered in %s", d.Server, took.Round(100*time.Microsecond))
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		skew := asked.Add(took / 2).Sub(date.Add(time.Second / 2)).Abs() // the header has whole seconds
-		status := fine
-		if skew > skewNoted {
-			status = warning
-		}
-		if skew > skewBad {
-			status = failed
-		}
-		d.note("clock", status, "synchronize both machines' clocks (chrony, systemd-timesyncd)",
-			"%s apart from the server's", max(skew-time.Second/2, 0).Round(time.Second))
+		d.note(
+			"clock",
+			grade(skew, skewNoted, skewBad),
+			"synchronize both machines' clocks (chrony, systemd-timesyncd)",
+			"%s apart from the server's",
+			max(skew-time.Second/2, 0).Round(time.Second),
+		)
 	}
 	settings, err := d.GetConfig(d, &v1.GetConfigRequest{})
 	if err != nil {
@@ -138,7 +138,13 @@ func (d *doctor) askServer() bool {
 
 // checkAddresses tries each address that clients are told.
 func (d *doctor) checkAddresses() {
+	l := &d.cfg.Listen
 	cluster, err := d.GetCluster(d, &v1.GetClusterRequest{})
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusNotImplemented { // it is no name server itself
+		told := cmp.Or(d.cfg.Identity.AdvertiseHost, d.Host())
+		d.addr, err = net.JoinHostPort(told, strconv.Itoa(l.BrokerPort)), nil // this one with portOffset in it
+	}
 	if err != nil {
 		d.note("addresses", failed, "ask as a user who may see the cluster", "%v", err)
 		return
@@ -161,7 +167,6 @@ func (d *doctor) checkAddresses() {
 	if d.addr != "" {
 		d.checkListener("broker", d.addr)
 	}
-	l := &d.cfg.Listen
 	for _, port := range []struct {
 		name string
 		base int
@@ -249,21 +254,20 @@ func (d *doctor) checkSpace() {
 	}
 	runtime := brokers.GetBrokers()[0].GetRuntime()
 	ratio, _ := strconv.ParseFloat(runtime["commitLogDiskRatio"], 64)
-	used, s, status := int(ratio*100), &d.cfg.Store, fine
-	if used >= s.DiskMaxUsedRatio {
-		status = warning
+	used, s, size := int(ratio*100), &d.cfg.Store, strings.TrimSuffix(runtime["commitLogDirCapacity"], ".")
+	status := grade(used, s.DiskMaxUsedRatio-1, s.DiskWarningRatio-1)
+	d.note("disk space", status, "add space, or keep less: --retention, --retention-size",
+		"%d %% used of %s; old messages go early at %d %%, writes stop at %d %%",
+		used, size, s.DiskMaxUsedRatio, s.DiskWarningRatio)
+}
+
+// grade is what a value over one bound, and over the other, means.
+func grade[T cmp.Ordered](value, noted, bad T) string {
+	switch {
+	case value > bad:
+		return failed
+	case value > noted:
+		return warning
 	}
-	if used >= s.DiskWarningRatio {
-		status = failed
-	}
-	d.note(
-		"disk space",
-		status,
-		"add space, or keep less: --retention, --retention-size",
-		"%d %% used of %s old messages go early at %d %%, writes stop at %d %%",
-		used,
-		strings.TrimSuffix(runtime["commitLogDirCapacity"], ".")+";",
-		s.DiskMaxUsedRatio,
-		s.DiskWarningRatio,
-	)
+	return fine
 }

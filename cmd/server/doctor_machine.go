@@ -83,14 +83,8 @@ func timeSyncs(dir string) (times []time.Duration, err error) {
 func (d *doctor) checkLimits() {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
-		status := fine
-		if files.Cur < someFiles {
-			status = warning
-		}
-		if files.Cur < fewFiles {
-			status = failed
-		}
-		d.note("open files", status, "LimitNOFILE=1048576 in the unit, or ulimit -n 1048576: a file a connection",
+		d.note("open files", grade(-int64(min(files.Cur, math.MaxInt64)), -someFiles, -fewFiles),
+			"LimitNOFILE=1048576 in the unit, or ulimit -n 1048576: a file a connection",
 			"a process that starts here may have %d", files.Cur)
 	}
 	limit := int64(math.MaxInt64)

@@ -3,18 +3,14 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/roquetmq/roquet/internal/client"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/service"
 )
@@ -40,32 +36,17 @@ func healthCommand() *cobra.Command {
 		Short: "Ask a running server whether it is ready; exit status 0 if so",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
-			defer cancel()
-			return askReady(ctx, address, cmd.OutOrStdout())
+			c, err := client.New(client.Config{Server: address, Timeout: 3 * time.Second})
+			if err != nil {
+				return err
+			}
+			text, _, err := c.Do(cmd.Context(), http.MethodGet, "/readyz", nil)
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(text)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&address, "addr", address, "host:port of any of the server's listeners")
 	return cmd
-}
-
-func askReady(ctx context.Context, address string, out io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("no server answers at %s: %w", address, err)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", address, err)
-	}
-	text := strings.TrimSpace(string(body))
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s", text)
-	}
-	_, err = fmt.Fprintln(out, text)
-	return err
 }

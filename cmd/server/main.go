@@ -40,22 +40,13 @@ func command() *cobra.Command {
 		Version:       buildVersion(),
 	}
 	r := &remote{}
-	root.AddCommand(
-		serveCommand(),
-		verifyCommand(),
-		healthCommand(),
-		versionCommand(),
-		sendCommand(
-			r,
-		),
-		receiveCommand(r),
-		tailCommand(r),
-		lagCommand(r),
-		dlqCommand(r),
-		benchCommand(r),
-		doctorCommand(r),
-	)
+	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand())
+	root.AddCommand(sendCommand(r), receiveCommand(r), tailCommand(r), lagCommand(r))
+	root.AddCommand(benchCommand(r), doctorCommand(r))
 	root.AddCommand(nouns(r)...)
+	if dlq, _, err := root.Find([]string{"dlq"}); err == nil {
+		dlq.AddCommand(dlqCommands(r)...)
+	}
 	return root
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/client"
 )
 
 // Limits of one receive.
@@ -92,11 +93,7 @@ func (s *receiving) settle(c *call, messages []*v1.Message) error {
 	}
 	for i, result := range answer.GetResults() {
 		if result.GetError() != nil {
-			return fmt.Errorf(
-				"acknowledge message %s: %s",
-				messages[i].GetMessageId(),
-				result.GetError().GetMessage(),
-			)
+			return fmt.Errorf("acknowledge %s: %w", messages[i].GetMessageId(), client.NewError(0, result.GetError()))
 		}
 	}
 	return nil

@@ -61,16 +61,6 @@ func (r *remote) connect(cmd *cobra.Command) (*client.Client, error) {
 	return client.New(r.Config)
 }
 
-// noun is a command that has others below it, which all talk to a server.
-func (r *remote) noun(name, short string, below ...*rpc) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
-	for _, p := range below {
-		cmd.AddCommand(p.command(r))
-	}
-	r.addFlags(cmd.PersistentFlags())
-	return cmd
-}
-
 // call is one run of a command: the client, and where its answer goes.
 type call struct {
 	context.Context // of the command's run, for every call that it makes
@@ -144,7 +134,7 @@ func (c *call) groups() (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ownGroups(nil, all.Interface(), false)
+	trim(nil, all.Interface(), false)
 	list, _ := all.Interface().(*v1.ListGroupsResponse) // it is one
 	for _, g := range list.GetGroups() {
 		names = append(names, g.GetName())

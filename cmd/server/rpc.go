@@ -20,14 +20,12 @@ import (
 // rpc is a command that is one call of roquet.v1. Its arguments and flags are fields of the request, and what it writes
 // is the answer.
 type rpc struct {
-	use    string   // name, then a field for each argument in capital letters: show TOPIC; the last may have … more
-	short  string   // for help
-	method string   // TopicService.GetTopic
-	flags  []string // name or name=field, and then what it means
-	table  string   // a list of the answer, and its fields that are shown; "": the fields of the answer
-	exists *bool    // what the arguments name must be there, or must not; get asks for it
-	get    string   // a method, as above
-	trim   func(in, out proto.Message, all bool)
+	use, short string   // for help; the fields of the arguments are in capital letters
+	method     string   // TopicService.GetTopic
+	condition  string   // "if" or "unless" what another method asks for is there; "": none
+	get        string   // that method
+	flags      []string // name or name=field, and then what it means
+	table      string   // a list of the answer, and its fields that are shown; "": the fields of the answer
 }
 
 // newMessage makes a message of a type.
@@ -79,7 +77,7 @@ func (p *rpc) command(r *remote) *cobra.Command {
 		return nil
 	})
 	r.addFields(cmd.Flags(), cmd, in, p.flags)
-	if p.trim != nil && cmd.Name() == "list" {
+	if cmd.Name() == "list" {
 		cmd.Flags().BoolP("all", "a", false, "the server's own too")
 	}
 	return cmd
@@ -130,7 +128,7 @@ func (p *rpc) run(c *call, in protoreflect.Message, args []string) error {
 	if err := p.fill(in, args); err != nil {
 		return err
 	}
-	if p.exists != nil {
+	if p.condition != "" {
 		if err := p.check(c, args); err != nil {
 			return err
 		}
@@ -140,9 +138,7 @@ func (p *rpc) run(c *call, in protoreflect.Message, args []string) error {
 		return err
 	}
 	all, _ := c.cmd.Flags().GetBool("all")
-	if p.trim != nil {
-		p.trim(in.Interface(), out.Interface(), all)
-	}
+	trim(in.Interface(), out.Interface(), all)
 	if out.Descriptor().Fields().Len() == 0 {
 		return c.say("%sd %s", c.cmd.Name(), strings.Join(args, " "))
 	}
@@ -162,11 +158,11 @@ func (p *rpc) check(c *call, args []string) error {
 	_, err = c.invoke(p.get, in)
 	switch {
 	case isNotFound(err):
-		if *p.exists {
+		if p.condition == "if" {
 			return fmt.Errorf("there is no %s %s: roquet %[1]s create %[2]s", kind, name)
 		}
 		return nil
-	case err == nil && !*p.exists:
+	case err == nil && p.condition == "unless":
 		return fmt.Errorf("%s %s exists: roquet %[1]s update %[2]s changes it", kind, name)
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
+	"github.com/roquetmq/roquet/internal/client"
 )
 
 // Bounds of what is sent in one request, and of a line of --file.
@@ -53,13 +54,13 @@ func sendCommand(r *remote) *cobra.Command {
 }
 
 func (s *sending) run(c *call) error {
-	if s.file != "" {
-		if len(c.args) > 1 || s.count != 1 {
-			return errors.New("--file brings the bodies itself: leave out BODY and --count")
-		}
-		return s.sendLines(c)
-	}
-	if len(c.args) < 2 {
+	b := &batch{call: c, sending: s, bar: c.progress(-1, "messages"), in: v1.PublishBatchRequest{Topic: c.args[0]}}
+	switch {
+	case s.file != "" && (len(c.args) > 1 || s.count != 1):
+		return errors.New("--file brings the bodies itself: leave out BODY and --count")
+	case s.file != "":
+		return s.sendLines(b)
+	case len(c.args) < 2:
 		return errors.New("no message: roquet send TOPIC BODY, or BODY - for standard input, or --file")
 	}
 	body := []byte(c.args[1])
@@ -69,14 +70,6 @@ func (s *sending) run(c *call) error {
 			return err
 		}
 	}
-	if s.count == 1 {
-		result, err := c.Publish(c, &v1.PublishRequest{Topic: c.args[0], Message: s.with(body)})
-		if err != nil {
-			return err
-		}
-		return c.show(result, "")
-	}
-	b := s.batch(c, int64(s.count))
 	for range s.count {
 		if err := b.add(body); err != nil {
 			return err
@@ -85,20 +78,9 @@ func (s *sending) run(c *call) error {
 	return b.finish()
 }
 
-// with is the message with a body.
-func (s *sending) with(body []byte) *v1.NewMessage {
-	m, _ := proto.Clone(&s.message).(*v1.NewMessage) // it is one
-	if utf8.Valid(body) {
-		m.Payload = &v1.NewMessage_Text{Text: string(body)}
-	} else {
-		m.Payload = &v1.NewMessage_Body{Body: body}
-	}
-	return m
-}
-
 // sendLines sends each line that is not empty.
-func (s *sending) sendLines(c *call) (err error) {
-	in := c.cmd.InOrStdin()
+func (s *sending) sendLines(b *batch) (err error) {
+	in := b.cmd.InOrStdin()
 	if s.file != "-" {
 		file, err := os.Open(s.file)
 		if err != nil {
@@ -107,7 +89,6 @@ func (s *sending) sendLines(c *call) (err error) {
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
 	}
-	b := s.batch(c, -1)
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -117,10 +98,7 @@ func (s *sending) sendLines(c *call) (err error) {
 			}
 		}
 	}
-	if err := b.finish(); err != nil {
-		return err
-	}
-	return lines.Err()
+	return errors.Join(b.finish(), lines.Err())
 }
 
 // batch gathers messages and sends them some at a time.
@@ -134,19 +112,17 @@ type batch struct {
 	cause        error // of the first failure
 }
 
-func (s *sending) batch(c *call, whole int64) *batch {
-	b := &batch{call: c, sending: s, bar: c.progress(whole, "messages")}
-	b.in.Topic = c.args[0]
-	return b
-}
-
 func (b *batch) add(body []byte) error {
 	if len(b.in.Messages) >= maxBatch || b.size > 0 && b.size+len(body) > maxBatchBytes {
 		if err := b.flush(); err != nil {
 			return err
 		}
 	}
-	b.in.Messages, b.size = append(b.in.Messages, b.with(body)), b.size+len(body)
+	m, _ := proto.Clone(&b.message).(*v1.NewMessage) // it is one
+	if m.Payload = (&v1.NewMessage_Text{Text: string(body)}); !utf8.Valid(body) {
+		m.Payload = &v1.NewMessage_Body{Body: bytes.Clone(body)}
+	}
+	b.in.Messages, b.size = append(b.in.Messages, m), b.size+len(body)
 	return nil
 }
 
@@ -156,22 +132,22 @@ func (b *batch) flush() error {
 		return fmt.Errorf("after %d messages: %w", b.sent, err)
 	}
 	for _, result := range out.GetResults() {
-		if result.GetError() != nil {
-			if b.failed++; b.cause == nil {
-				b.cause = errors.New(result.GetError().GetMessage())
-			}
-			continue
+		switch {
+		case result.GetError() == nil && b.json():
+			err = errors.Join(err, b.jsonLine(result))
+		case result.GetError() == nil && b.count == 1 && b.file == "":
+			err = b.show(result, "")
+		case result.GetError() != nil && b.cause == nil:
+			b.cause = client.NewError(0, result.GetError())
 		}
-		b.sent++
-		if b.json() {
-			if err := b.jsonLine(result); err != nil {
-				return err
-			}
+		if result.GetError() != nil {
+			b.failed++
 		}
 	}
+	b.sent += len(out.GetResults())
 	b.bar.add(len(b.in.Messages))
 	b.in.Messages, b.size = nil, 0
-	return nil
+	return err
 }
 
 // finish sends the rest and says how many were stored.
@@ -182,8 +158,13 @@ func (b *batch) finish() error {
 		}
 	}
 	b.bar.end()
-	if b.failed > 0 {
-		return fmt.Errorf("%d messages sent, %d refused, the first because: %w", b.sent, b.failed, b.cause)
+	switch {
+	case b.failed == 1 && b.sent == 1:
+		return b.cause
+	case b.failed > 0:
+		return fmt.Errorf("%d messages sent, %d refused, the first because: %w", b.sent-b.failed, b.failed, b.cause)
+	case b.sent == 1 && b.file == "":
+		return nil // it was shown
 	}
 	return b.say("sent %d messages", b.sent)
 }

@@ -140,9 +140,22 @@ const maxAnswer = 256 << 20
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
+	resp, err := c.Open(ctx, method, path, body)
 	if err != nil {
 		return nil, nil, err
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, nil, c.unreachable(err)
+	}
+	return answer, resp.Header, nil
+}
+
+// Open is Do for answers of any size, which only ctx bounds in time. The caller closes the body.
+func (c *Client) Open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -155,14 +168,12 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, nil, c.unreachable(err)
-	}
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, nil, c.unreachable(err)
+		return nil, c.unreachable(err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, nil, c.refused(resp, answer)
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // as much as there is of it
+		_ = resp.Body.Close()                                       // the status counts
+		return nil, c.refused(resp, text)
 	}
-	return answer, resp.Header, nil
+	return resp, nil
 }

@@ -55,7 +55,12 @@ func (c *Client) refused(resp *http.Response, body []byte) error {
 		return fmt.Errorf("%s answered %s, not as roquet does (%.80q): does --server name another program?",
 			c.base, resp.Status, first)
 	}
-	e := &Error{Status: resp.StatusCode, Text: said.GetMessage()}
+	return NewError(resp.StatusCode, &said)
+}
+
+// NewError is a refusal of a whole request or, with the status 0, of one item of it.
+func NewError(status int, said *v1.Error) *Error {
+	e := &Error{Status: status, Text: said.GetMessage()}
 	if len(said.GetDetails()) > 0 {
 		e.Reason = said.GetDetails()[0].GetReason()
 	}
