@@ -28,7 +28,7 @@ func (a *api) AckMessage(ctx context.Context, req *v2.AckMessageRequest) (*v2.Ac
 		err = refuse(v2.Code_BAD_REQUEST, fmt.Sprintf("%d entries to acknowledge, wanted 1 to %d", n, maxAcks))
 	}
 	if err != nil {
-		return &v2.AckMessageResponse{Status: statusOf(err)}, nil
+		return nil, err
 	}
 	entries := req.GetEntries()
 	refused, err := a.ackAll(ctx, &c, req)
@@ -185,18 +185,14 @@ func (a *api) ChangeInvisibleDuration(
 	if err == nil {
 		err = checkInvisible(req.GetInvisibleDuration().AsDuration(), 0)
 	}
-	var handle string
+	answer := &v2.ChangeInvisibleDurationResponse{Status: ok(), ReceiptHandle: req.GetReceiptHandle()}
 	if err == nil {
-		handle, err = a.change(ctx, &c, req)
+		answer.ReceiptHandle, err = a.change(ctx, &c, req)
 	}
-	answer := &v2.ChangeInvisibleDurationResponse{Status: ok(), ReceiptHandle: handle}
-	if err != nil {
-		answer.Status = statusOf(err)
-		if answer.GetStatus().GetCode() == v2.Code_TOO_MANY_REQUESTS {
-			answer.ReceiptHandle = req.GetReceiptHandle() // still good
-		}
+	if err != nil && statusOf(err).GetCode() != v2.Code_TOO_MANY_REQUESTS {
+		answer.ReceiptHandle = "" // else it is still good
 	}
-	return answer, nil
+	return answer, err
 }
 
 func (a *api) change(ctx context.Context, c *caller, req *v2.ChangeInvisibleDurationRequest) (string, error) {
@@ -212,7 +208,7 @@ func (a *api) change(ctx context.Context, c *caller, req *v2.ChangeInvisibleDura
 	h, err := changed(answer, err)
 	held.done(err == nil)
 	if err != nil {
-		return "", err
+		return req.GetReceiptHandle(), err
 	}
 	return h.Handles[0], nil
 }
@@ -242,10 +238,7 @@ func (a *api) ForwardMessageToDeadLetterQueue(
 	if err == nil {
 		err = a.forward(ctx, &c, req)
 	}
-	if err != nil {
-		return &v2.ForwardMessageToDeadLetterQueueResponse{Status: statusOf(err)}, nil
-	}
-	return &v2.ForwardMessageToDeadLetterQueueResponse{Status: ok()}, nil
+	return &v2.ForwardMessageToDeadLetterQueueResponse{Status: ok()}, err
 }
 
 func (a *api) forward(ctx context.Context, c *caller, req *v2.ForwardMessageToDeadLetterQueueRequest) error {

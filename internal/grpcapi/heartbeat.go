@@ -26,10 +26,7 @@ func (a *api) Heartbeat(ctx context.Context, req *v2.HeartbeatRequest) (*v2.Hear
 	if err == nil {
 		err = a.register(ctx, &c)
 	}
-	if err != nil {
-		return &v2.HeartbeatResponse{Status: statusOf(err)}, nil
-	}
-	return &v2.HeartbeatResponse{Status: ok()}, nil
+	return &v2.HeartbeatResponse{Status: ok()}, err
 }
 
 // profile is what the client's settings come to. Error: UNRECOGNIZED_CLIENT_TYPE for a client without settings,
@@ -59,10 +56,7 @@ func (a *api) NotifyClientTermination(
 	if err == nil {
 		err = a.unregister(ctx, &c, p)
 	}
-	if err != nil {
-		return &v2.NotifyClientTerminationResponse{Status: statusOf(err)}, nil
-	}
-	return &v2.NotifyClientTerminationResponse{Status: ok()}, nil
+	return &v2.NotifyClientTerminationResponse{Status: ok()}, err
 }
 
 // register tells the broker of the caller, as its settings describe it.

@@ -118,10 +118,7 @@ func (a *api) UpdateOffset(ctx context.Context, req *v2.UpdateOffsetRequest) (*v
 			CommitOffset: req.GetOffset(),
 		}, nil)
 	}
-	if err != nil {
-		return &v2.UpdateOffsetResponse{Status: statusOf(err)}, nil
-	}
-	return &v2.UpdateOffsetResponse{Status: ok()}, nil
+	return &v2.UpdateOffsetResponse{Status: ok()}, err
 }
 
 // GetOffset answers how far a group is in a queue. Error: OFFSET_NOT_FOUND.
@@ -131,22 +128,17 @@ func (a *api) GetOffset(ctx context.Context, req *v2.GetOffsetRequest) (*v2.GetO
 	if err == nil {
 		err = a.checkTopicAndGroup(queue.GetTopic(), req.GetGroup())
 	}
-	out := &v2.GetOffsetResponse{}
+	out := &v2.GetOffsetResponse{Status: ok()}
 	if err == nil {
 		out.Offset, err = a.offset(ctx, &c, protocol.QueryConsumerOffset, &protocol.QueryConsumerOffsetRequestHeader{
 			ConsumerGroup: req.GetGroup().GetName(), Topic: queue.GetTopic().GetName(), QueueID: queue.GetId(),
 		})
 	}
 	var answered *protocol.Error
-	switch {
-	case err == nil:
-		out.Status = ok()
-	case errors.As(err, &answered) && answered.Code == protocol.QueryNotFound:
-		out.Status = status(v2.Code_OFFSET_NOT_FOUND, answered.Remark)
-	default:
-		out.Status = statusOf(err)
+	if errors.As(err, &answered) && answered.Code == protocol.QueryNotFound {
+		err = refuse(v2.Code_OFFSET_NOT_FOUND, answered.Remark)
 	}
-	return out, nil
+	return out, err
 }
 
 // QueryOffset answers where a queue begins, where it ends, or where it was at a time.
@@ -157,36 +149,25 @@ func (a *api) QueryOffset(ctx context.Context, req *v2.QueryOffsetRequest) (*v2.
 	if err == nil {
 		err = a.checkTopic(queue.GetTopic())
 	}
-	out := &v2.QueryOffsetResponse{}
-	if err == nil {
-		switch req.GetQueryOffsetPolicy() {
-		case v2.QueryOffsetPolicy_BEGINNING:
-			out.Offset, err = a.offset(
-				ctx,
-				&c,
-				protocol.GetMinOffset,
-				&protocol.GetMinOffsetRequestHeader{Topic: topic, QueueID: id},
-			)
-		case v2.QueryOffsetPolicy_END:
-			out.Offset, err = a.offset(ctx, &c, protocol.GetMaxOffset, &protocol.GetMaxOffsetRequestHeader{
-				Topic: topic, QueueID: id, Committed: true,
-			})
-		case v2.QueryOffsetPolicy_TIMESTAMP:
-			out.Offset, err = a.offset(ctx, &c, protocol.SearchOffsetByTimestamp, &protocol.SearchOffsetRequestHeader{
-				Topic: topic, QueueID: id, Timestamp: req.GetTimestamp().AsTime().UnixMilli(),
-			})
-		default:
-			err = refuse(
-				v2.Code_BAD_REQUEST,
-				"query offset policy "+req.GetQueryOffsetPolicy().String()+" is unknown",
-			)
+	var code protocol.Code
+	var h protocol.Header
+	switch req.GetQueryOffsetPolicy() {
+	case v2.QueryOffsetPolicy_BEGINNING:
+		code, h = protocol.GetMinOffset, &protocol.GetMinOffsetRequestHeader{Topic: topic, QueueID: id}
+	case v2.QueryOffsetPolicy_END:
+		code, h = protocol.GetMaxOffset, &protocol.GetMaxOffsetRequestHeader{Topic: topic, QueueID: id, Committed: true}
+	case v2.QueryOffsetPolicy_TIMESTAMP:
+		code, h = protocol.SearchOffsetByTimestamp, &protocol.SearchOffsetRequestHeader{
+			Topic: topic, QueueID: id, Timestamp: req.GetTimestamp().AsTime().UnixMilli(),
 		}
+	default:
+		err = refuse(v2.Code_BAD_REQUEST, "query offset policy "+req.GetQueryOffsetPolicy().String()+" is unknown")
 	}
-	out.Status = ok()
-	if err != nil {
-		out.Status = statusOf(err)
+	out := &v2.QueryOffsetResponse{Status: ok()}
+	if err == nil {
+		out.Offset, err = a.offset(ctx, &c, code, h)
 	}
-	return out, nil
+	return out, err
 }
 
 // offset asks for one offset.

@@ -31,7 +31,7 @@ func (a *api) QueryRoute(ctx context.Context, req *v2.QueryRouteRequest) (*v2.Qu
 		queues, err = a.queuesOf(ctx, &c, req.GetTopic().GetName())
 	}
 	if err != nil {
-		return &v2.QueryRouteResponse{Status: statusOf(err)}, nil
+		return nil, err
 	}
 	topic, _ := a.cfg.Metadata.Topic(req.GetTopic().GetName())
 	return &v2.QueryRouteResponse{
@@ -165,7 +165,7 @@ func (a *api) QueryAssignment(
 		err = refuse(v2.Code_FORBIDDEN, "no readable queue")
 	}
 	if err != nil {
-		return &v2.QueryAssignmentResponse{Status: statusOf(err)}, nil
+		return nil, err
 	}
 	group, _ := a.cfg.Metadata.Group(req.GetGroup().GetName())
 	broker := a.broker(&c, req.GetEndpoints())

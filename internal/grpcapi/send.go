@@ -29,15 +29,15 @@ const anyQueue int32 = -1
 func (a *api) SendMessage(ctx context.Context, req *v2.SendMessageRequest) (*v2.SendMessageResponse, error) {
 	c, err := a.caller(ctx)
 	if err != nil {
-		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+		return nil, err
 	}
 	messages, err := a.outgoing(req.GetMessages(), &c, time.Now())
 	if err != nil {
-		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+		return nil, err
 	}
 	queueID, err := a.queueFor(messages)
 	if err != nil {
-		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+		return nil, err
 	}
 	if messages[0].typ == typeTransaction {
 		a.produces(ctx, &c, messages[0].GetTopic().GetName())
@@ -47,10 +47,11 @@ func (a *api) SendMessage(ctx context.Context, req *v2.SendMessageRequest) (*v2.
 		code, body = protocol.SendBatchMessage, batchBody(messages)
 	}
 	answer, err := a.call(ctx, &c, code, sendHeader(messages, queueID), body)
-	if err != nil && answer.Code == protocol.Success {
-		return &v2.SendMessageResponse{Status: statusOf(err)}, nil
+	if err != nil && answer.Code != protocol.FlushDiskTimeout && answer.Code != protocol.FlushSlaveTimeout &&
+		answer.Code != protocol.SlaveNotAvailable { // with these it is stored all the same
+		return nil, err
 	}
-	return sendResponse(messages, answer, err), nil
+	return sendResponse(messages, answer, err)
 }
 
 // outgoing checks the messages of a request and encodes their properties.
@@ -162,36 +163,24 @@ func sendHeader(messages []outgoing, queueID int32) *protocol.SendMessageRequest
 }
 
 // sendResponse has one entry a message once they are stored; clients demand that.
-func sendResponse(messages []outgoing, answer remoting.Response, err error) *v2.SendMessageResponse {
-	if err != nil {
-		out := &v2.SendMessageResponse{Status: statusOf(err)}
-		if answer.Code == protocol.FlushDiskTimeout || answer.Code == protocol.FlushSlaveTimeout ||
-			answer.Code == protocol.SlaveNotAvailable { // stored all the same
-			for range messages {
-				out.Entries = append(out.Entries, &v2.SendResultEntry{Status: out.GetStatus()})
-			}
-		}
-		return out
-	}
+func sendResponse(messages []outgoing, answer remoting.Response, err error) (*v2.SendMessageResponse, error) {
 	h, isSend := answer.Header.(*protocol.SendMessageResponseHeader)
-	if !isSend {
-		return &v2.SendMessageResponse{
-			Status: status(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no header"),
-		}
+	if err == nil && !isSend {
+		return nil, refuse(v2.Code_INTERNAL_SERVER_ERROR, "the broker's answer has no header")
 	}
-	good := ok()
-	out := &v2.SendMessageResponse{Status: good, Entries: make([]*v2.SendResultEntry, len(messages))}
+	out := &v2.SendMessageResponse{Status: ok(), Entries: make([]*v2.SendResultEntry, len(messages))}
+	if err != nil {
+		out.Status = statusOf(err)
+	}
 	for i := range messages {
-		id := messages[i].system.GetMessageId()
-		out.Entries[i] = &v2.SendResultEntry{
-			Status:        good,
-			MessageId:     id,
-			TransactionId: id,
-			Offset:        h.QueueOffset + int64(i),
-			RecallHandle:  h.RecallHandle,
+		out.Entries[i] = &v2.SendResultEntry{Status: out.GetStatus()}
+		if err == nil {
+			id := messages[i].system.GetMessageId()
+			out.Entries[i].MessageId, out.Entries[i].TransactionId = id, id
+			out.Entries[i].Offset, out.Entries[i].RecallHandle = h.QueueOffset+int64(i), h.RecallHandle
 		}
 	}
-	return out
+	return out, nil
 }
 
 // consistentHash spreads keys over buckets so that few move when there are more buckets. It is what the

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -280,7 +282,22 @@ func (a *api) recoverUnary(
 	a.inFlight.Add(1)
 	defer a.inFlight.Add(-1)
 	a.meter.arrived(ctx, req)
-	return handler(ctx, req)
+	return answered(handler(ctx, req))
+}
+
+// answered puts an error into the answer's status, where clients look for it; one that is a gRPC status stays so.
+func answered(answer any, err error) (any, error) {
+	m, ok := answer.(proto.Message)
+	var own interface{ GRPCStatus() *grpcstatus.Status }
+	if err == nil || !ok || errors.As(err, &own) {
+		return answer, err
+	}
+	r := m.ProtoReflect()
+	if !r.IsValid() {
+		r = r.New()
+	}
+	r.Set(r.Descriptor().Fields().ByName("status"), protoreflect.ValueOfMessage(statusOf(err).ProtoReflect()))
+	return r.Interface(), nil
 }
 
 func (a *api) recoverStream(

@@ -24,27 +24,10 @@ const (
 	defaultRequestTimeout = 3 * time.Second
 )
 
-// defaultRests is how long a message rests between tries when its group says nothing. Source:
+// defaultRests is how many seconds a message rests between tries when its group says nothing. Source:
 // CustomizedRetryPolicy.java.
 var defaultRests = [...]time.Duration{
-	time.Second,
-	5 * time.Second,
-	10 * time.Second,
-	30 * time.Second,
-	time.Minute,
-	2 * time.Minute,
-	3 * time.Minute,
-	4 * time.Minute,
-	5 * time.Minute,
-	6 * time.Minute,
-	7 * time.Minute,
-	8 * time.Minute,
-	9 * time.Minute,
-	10 * time.Minute,
-	20 * time.Minute,
-	30 * time.Minute,
-	time.Hour,
-	2 * time.Hour,
+	1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
 }
 
 // group returns the configuration of a consumer group, RocketMQ's defaults for one that does not exist.
@@ -66,13 +49,14 @@ func (g *Group) retryPolicy() *v2.RetryPolicy {
 		}}
 		return policy
 	}
-	rests := g.Rests
-	if len(rests) == 0 {
-		rests = defaultRests[:]
-	}
 	backoff := &v2.CustomizedBackoff{}
-	for _, rest := range rests {
+	for _, rest := range g.Rests {
 		backoff.Next = append(backoff.Next, durationpb.New(rest))
+	}
+	if len(g.Rests) == 0 {
+		for _, seconds := range defaultRests {
+			backoff.Next = append(backoff.Next, durationpb.New(seconds*time.Second))
+		}
 	}
 	policy.Strategy = &v2.RetryPolicy_CustomizedBackoff{CustomizedBackoff: backoff}
 	return policy
@@ -91,11 +75,7 @@ func (a *api) merged(sent *v2.Settings) *v2.Settings {
 		s.BackoffPolicy = &v2.RetryPolicy{
 			MaxAttempts: producerAttempts,
 			Strategy: &v2.RetryPolicy_ExponentialBackoff{ExponentialBackoff: &v2.ExponentialBackoff{
-				Initial: durationpb.New(
-					producerInitial,
-				),
-				Max:        durationpb.New(producerMax),
-				Multiplier: producerMultiplier,
+				Initial: durationpb.New(producerInitial), Max: durationpb.New(producerMax), Multiplier: producerMultiplier,
 			}},
 		}
 	}

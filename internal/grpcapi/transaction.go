@@ -27,10 +27,7 @@ func (a *api) EndTransaction(ctx context.Context, req *v2.EndTransactionRequest)
 	if err == nil {
 		err = a.endTransaction(ctx, &c, req)
 	}
-	if err != nil {
-		return &v2.EndTransactionResponse{Status: statusOf(err)}, nil
-	}
-	return &v2.EndTransactionResponse{Status: ok()}, nil
+	return &v2.EndTransactionResponse{Status: ok()}, err
 }
 
 func (a *api) endTransaction(ctx context.Context, c *caller, req *v2.EndTransactionRequest) error {
@@ -64,10 +61,7 @@ func (a *api) RecallMessage(ctx context.Context, req *v2.RecallMessageRequest) (
 	if err == nil {
 		id, err = a.recall(ctx, &c, req.GetTopic().GetName(), req.GetRecallHandle())
 	}
-	if err != nil {
-		return &v2.RecallMessageResponse{Status: statusOf(err)}, nil
-	}
-	return &v2.RecallMessageResponse{Status: ok(), MessageId: id}, nil
+	return &v2.RecallMessageResponse{Status: ok(), MessageId: id}, err
 }
 
 func (a *api) recall(ctx context.Context, c *caller, topic, handle string) (string, error) {
