@@ -198,20 +198,14 @@ func (m messages) GetMessage(ctx context.Context, in *v1.GetMessageRequest, _ ..
 		text += "; a messageId is looked for in a topic: ?topic="
 	} else {
 		found, err = m.find(ctx, &protocol.QueryMessageRequestHeader{
-			Topic:          in.GetTopic(),
-			Key:            id,
-			MaxNum:         1,
-			EndTimestamp:   math.MaxInt64,
+			Topic: in.GetTopic(), Key: id, MaxNum: 1, EndTimestamp: math.MaxInt64,
 			UniqueKeyQuery: protocol.Some(true),
 		})
 	}
 	if _, offset, bad := message.ParseOffsetMsgID(id); bad == nil && err == nil && len(found) == 0 {
 		var answer remoting.Response
 		answer, err = m.call(
-			ctx,
-			protocol.ViewMessageByID,
-			&protocol.ViewMessageRequestHeader{Offset: int64(offset)},
-			nil,
+			ctx, protocol.ViewMessageByID, &protocol.ViewMessageRequestHeader{Offset: int64(offset)}, nil,
 		)
 		if err == nil || answer.Code == protocol.SystemError { // nothing is there
 			found, err = m.showAll(answer)

@@ -36,9 +36,7 @@ func (c cluster) GetCluster(ctx context.Context, _ *v1.GetClusterRequest, _ ...o
 }
 
 func (c cluster) ListBrokers(
-	ctx context.Context,
-	_ *v1.ListBrokersRequest,
-	_ ...opt,
+	ctx context.Context, _ *v1.ListBrokersRequest, _ ...opt,
 ) (*v1.ListBrokersResponse, error) {
 	info, err := body[protocol.KVTable](c.call(ctx, protocol.GetBrokerRuntimeInfo, nil, nil))
 	if err != nil {
@@ -48,9 +46,7 @@ func (c cluster) ListBrokers(
 }
 
 func (c cluster) ListClients(
-	ctx context.Context,
-	_ *v1.ListClientsRequest,
-	_ ...opt,
+	ctx context.Context, _ *v1.ListClientsRequest, _ ...opt,
 ) (*v1.ListClientsResponse, error) {
 	producers, err := body[protocol.ProducerTableInfo](c.call(ctx, protocol.GetAllProducerInfo, nil, nil))
 	if err != nil {

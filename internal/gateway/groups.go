@@ -123,12 +123,9 @@ func (g groups) GetLag(ctx context.Context, in *v1.GetLagRequest, _ ...opt) (*v1
 		lag := max(at.BrokerOffset-at.ConsumerOffset, 0)
 		out.Total += lag
 		out.Queues = append(out.Queues, &v1.QueueLag{
-			Topic:          q.Topic,
-			QueueId:        q.QueueID,
-			MaxOffset:      at.BrokerOffset,
-			ConsumerOffset: at.ConsumerOffset,
-			Lag:            lag,
-			LastConsumed:   timeOf(at.LastTimestampMillis),
+			Topic: q.Topic, QueueId: q.QueueID, MaxOffset: at.BrokerOffset,
+			ConsumerOffset: at.ConsumerOffset, Lag: lag,
+			LastConsumed: timeOf(at.LastTimestampMillis),
 		})
 	}
 	return out, nil
@@ -163,10 +160,7 @@ func (g groups) ResetOffsets(
 	ctx context.Context, in *v1.ResetOffsetsRequest, _ ...opt,
 ) (*v1.ResetOffsetsResponse, error) {
 	h := &protocol.ResetOffsetRequestHeader{
-		Group:   in.GetGroup(),
-		Topic:   in.GetTopic(),
-		QueueID: allQueues,
-		IsForce: true,
+		Group: in.GetGroup(), Topic: in.GetTopic(), QueueID: allQueues, IsForce: true,
 	}
 	if in.QueueId != nil {
 		h.QueueID = in.GetQueueId()

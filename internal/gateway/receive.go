@@ -57,18 +57,11 @@ func (d *door) popHeader(in *v1.ReceiveRequest) (*protocol.PopMessageRequestHead
 		return nil, badRequest(fmt.Sprintf("maxMessages %d, wanted 1 to %d", n, maxReceive))
 	}
 	h := &protocol.PopMessageRequestHeader{
-		ConsumerGroup: in.GetGroup(),
-		Topic:         in.GetTopic(),
-		QueueID:       allQueues,
-		MaxMsgNums:    max(in.GetMaxMessages(), 1),
-		InvisibleTime: invisible.Milliseconds(),
-		PollTime:      wait.Milliseconds(),
-		BornTime:      time.Now().UnixMilli(),
-		InitMode:      initFromMax,
-		ExpType:       protocol.ExpressionTag,
-		Exp:           "*",
-		Order:         protocol.Some(d.cfg.Orderly(in.GetGroup())),
-		AttemptID:     rand.Text(),
+		ConsumerGroup: in.GetGroup(), Topic: in.GetTopic(), QueueID: allQueues,
+		MaxMsgNums: max(in.GetMaxMessages(), 1), InvisibleTime: invisible.Milliseconds(),
+		PollTime: wait.Milliseconds(), BornTime: time.Now().UnixMilli(), InitMode: initFromMax,
+		ExpType: protocol.ExpressionTag, Exp: "*",
+		Order: protocol.Some(d.cfg.Orderly(in.GetGroup())), AttemptID: rand.Text(),
 	}
 	if tag := in.GetTag(); tag != "" {
 		h.Exp = tag

@@ -50,13 +50,8 @@ func (d *door) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	want := &v1.ReceiveRequest{
-		Group: r.PathValue(
-			"group",
-		),
-		Topic:       r.PathValue("topic"),
-		MaxMessages: maxReceive,
-		Invisible:   in.GetInvisible(),
-		Filter:      &v1.ReceiveRequest_Tag{Tag: in.GetTag()},
+		Group: r.PathValue("group"), Topic: r.PathValue("topic"), MaxMessages: maxReceive,
+		Invisible: in.GetInvisible(), Filter: &v1.ReceiveRequest_Tag{Tag: in.GetTag()},
 	}
 	if sql := in.GetSql(); sql != "" {
 		want.Filter = &v1.ReceiveRequest_Sql{Sql: sql}

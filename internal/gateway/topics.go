@@ -83,14 +83,10 @@ func (d *door) listTopics(ctx context.Context, from, count int32) (*v1.ListTopic
 
 func topicOf(cfg *protocol.TopicConfig) *v1.Topic {
 	return &v1.Topic{
-		Name:        cfg.TopicName,
-		ReadQueues:  cfg.ReadQueueNums,
-		WriteQueues: cfg.WriteQueueNums,
+		Name: cfg.TopicName, ReadQueues: cfg.ReadQueueNums, WriteQueues: cfg.WriteQueueNums,
 		Permission:  v1.Permission(cfg.Perm & permissionReadWr),
-		MessageType: v1.MessageType(
-			v1.MessageType_value[cfg.Attributes[messageTypeName]],
-		),
-		Attributes: cfg.Attributes,
+		MessageType: v1.MessageType(v1.MessageType_value[cfg.Attributes[messageTypeName]]),
+		Attributes:  cfg.Attributes,
 	}
 }
 

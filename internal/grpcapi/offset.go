@@ -69,14 +69,10 @@ func (a *api) pull(ctx context.Context, c *caller, req *v2.PullMessageRequest) (
 		return nil, -1, err
 	}
 	h := &protocol.PullMessageRequestHeader{
-		ConsumerGroup:  req.GetGroup().GetName(),
-		Topic:          queue.GetTopic().GetName(),
-		QueueID:        queue.GetId(),
-		QueueOffset:    req.GetOffset(),
-		MaxMsgNums:     min(max(req.GetBatchSize(), 1), maxReceive),
-		SysFlag:        pullSubscription,
-		Subscription:   filter.text,
-		ExpressionType: filter.typ,
+		ConsumerGroup: req.GetGroup().GetName(), Topic: queue.GetTopic().GetName(),
+		QueueID: queue.GetId(), QueueOffset: req.GetOffset(),
+		MaxMsgNums: min(max(req.GetBatchSize(), 1), maxReceive), SysFlag: pullSubscription,
+		Subscription: filter.text, ExpressionType: filter.typ,
 	}
 	if poll := req.GetLongPollingTimeout().AsDuration(); poll > 0 {
 		h.SysFlag |= pullSuspend
@@ -155,7 +151,11 @@ func (a *api) QueryOffset(ctx context.Context, req *v2.QueryOffsetRequest) (*v2.
 	case v2.QueryOffsetPolicy_BEGINNING:
 		code, h = protocol.GetMinOffset, &protocol.GetMinOffsetRequestHeader{Topic: topic, QueueID: id}
 	case v2.QueryOffsetPolicy_END:
-		code, h = protocol.GetMaxOffset, &protocol.GetMaxOffsetRequestHeader{Topic: topic, QueueID: id, Committed: true}
+		code, h = protocol.GetMaxOffset, &protocol.GetMaxOffsetRequestHeader{
+			Topic:     topic,
+			QueueID:   id,
+			Committed: true,
+		}
 	case v2.QueryOffsetPolicy_TIMESTAMP:
 		code, h = protocol.SearchOffsetByTimestamp, &protocol.SearchOffsetRequestHeader{
 			Topic: topic, QueueID: id, Timestamp: req.GetTimestamp().AsTime().UnixMilli(),

@@ -88,10 +88,8 @@ func bytesOf(found []popped) (n int64) {
 
 // receive asks the broker for messages.
 func (a *api) receive(ctx context.Context, c *caller, req *v2.ReceiveMessageRequest) ([]popped, error) {
-	select {
-	case <-a.stopping:
+	if a.isStopping() {
 		return nil, errStopping
-	default:
 	}
 	p, err := c.profile()
 	if err != nil {

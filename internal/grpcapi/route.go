@@ -46,11 +46,7 @@ func (a *api) queuesOf(ctx context.Context, c *caller, topic string) (protocol.Q
 		return a.queuesByConfig(ctx, c, topic)
 	}
 	answer, err := a.call(
-		ctx,
-		c,
-		protocol.GetRouteInfoByTopic,
-		&protocol.GetRouteInfoRequestHeader{Topic: topic},
-		nil,
+		ctx, c, protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequestHeader{Topic: topic}, nil,
 	)
 	if err != nil {
 		return protocol.QueueData{}, err
@@ -78,9 +74,7 @@ func (a *api) queuesByConfig(ctx context.Context, c *caller, topic string) (prot
 		return protocol.QueueData{}, err
 	}
 	return protocol.QueueData{
-		BrokerName:     a.cfg.BrokerName,
-		Perm:           cfg.Perm,
-		ReadQueueNums:  cfg.ReadQueueNums,
+		BrokerName: a.cfg.BrokerName, Perm: cfg.Perm, ReadQueueNums: cfg.ReadQueueNums,
 		WriteQueueNums: cfg.WriteQueueNums,
 	}, nil
 }
@@ -89,10 +83,7 @@ func (a *api) queuesByConfig(ctx context.Context, c *caller, topic string) (prot
 // can be both, numbered on from 0. A topic that can be neither shows its queues without permission, so that
 // the list is never empty, which clients do not survive.
 func messageQueues(
-	topic *v2.Resource,
-	broker *v2.Broker,
-	q protocol.QueueData,
-	messageType string,
+	topic *v2.Resource, broker *v2.Broker, q protocol.QueueData, messageType string,
 ) []*v2.MessageQueue {
 	var read, write, both, none int32
 	switch q.Perm & (permRead | permWrite) {
@@ -120,11 +111,8 @@ func messageQueues(
 	} {
 		for range part.count {
 			queues = append(queues, &v2.MessageQueue{
-				Topic:              topic,
-				Id:                 int32(len(queues)),
-				Permission:         part.permission,
-				Broker:             broker,
-				AcceptMessageTypes: types,
+				Topic: topic, Id: int32(len(queues)),
+				Permission: part.permission, Broker: broker, AcceptMessageTypes: types,
 			})
 		}
 	}
@@ -150,8 +138,7 @@ func acceptedTypes(messageType string) []v2.MessageType {
 // group, each. Who gets which message is decided when it is received. Source: RouteActivity.java
 // queryAssignment.
 func (a *api) QueryAssignment(
-	ctx context.Context,
-	req *v2.QueryAssignmentRequest,
+	ctx context.Context, req *v2.QueryAssignmentRequest,
 ) (*v2.QueryAssignmentResponse, error) {
 	c, err := a.caller(ctx)
 	if err == nil {

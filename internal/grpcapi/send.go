@@ -61,8 +61,7 @@ func (a *api) outgoing(sent []*v2.Message, c *caller, now time.Time) ([]outgoing
 		return nil, refuse(v2.Code_MESSAGE_CORRUPTED, "no message to send")
 	case n > maxBatchCount:
 		return nil, refuse(
-			v2.Code_MESSAGE_CORRUPTED,
-			fmt.Sprintf("%d messages in one request, max is %d", n, maxBatchCount),
+			v2.Code_MESSAGE_CORRUPTED, fmt.Sprintf("%d messages in one request, max is %d", n, maxBatchCount),
 		)
 	}
 	topic := sent[0].GetTopic()

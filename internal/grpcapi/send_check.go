@@ -124,8 +124,7 @@ func (m *outgoing) check(a *api, now time.Time) error {
 	if at := m.system.GetDeliveryTimestamp(); at != nil && at.AsTime().Sub(now) > a.cfg.MaxDelay {
 		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME, fmt.Sprintf(
 			"the max delay time of message is too large, max is %d ms, asked for %d ms",
-			a.cfg.MaxDelay.Milliseconds(),
-			at.AsTime().Sub(now).Milliseconds(),
+			a.cfg.MaxDelay.Milliseconds(), at.AsTime().Sub(now).Milliseconds(),
 		))
 	}
 	if err := m.checkGroups(); err != nil {
@@ -159,13 +158,11 @@ func (m *outgoing) checkProperties() error {
 			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot be empty")
 		case hasControl(name):
 			return refuse(
-				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY,
-				"the key of property cannot contain control character",
+				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot contain control character",
 			)
 		case hasControl(value):
 			return refuse(
-				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY,
-				"the value of property cannot contain control character",
+				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the value of property cannot contain control character",
 			)
 		}
 		size += len(name) + len(value)
@@ -219,8 +216,7 @@ func (m *outgoing) checkGroups() error {
 	}
 	if m.system.LiteTopic != nil && !isLiteTopic(m.system.GetLiteTopic()) {
 		return refuse(v2.Code_ILLEGAL_LITE_TOPIC, fmt.Sprintf(
-			"lite topic %q: wanted 1 to %d letters, digits, hyphens and underscores",
-			m.system.GetLiteTopic(),
+			"lite topic %q: wanted 1 to %d letters, digits, hyphens and underscores", m.system.GetLiteTopic(),
 			maxLiteTopicBytes,
 		))
 	}

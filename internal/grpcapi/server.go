@@ -62,81 +62,37 @@ type Group struct {
 	Multiplier   int64
 }
 
-// Config is what a Server needs. Zero fields have the defaults in parentheses.
+// Config is what a Server needs.
 type Config struct {
-	Names      Names
-	Metadata   Metadata
-	BrokerName string
-	// MaxBodyBytes returns the largest message body in force. (4 MiB)
-	MaxBodyBytes func() int
-	// MaxDelay is how far ahead a message may ask to be delivered. (40 days)
-	MaxDelay time.Duration
-	// Ready tells why clients should not come, or nil. (always ready)
-	Ready func() error
-	// OnEnd is told of each session that ended, as of a connection. It must not block. (nothing)
-	OnEnd  func(remoting.Peer)
-	Limits Limits
-	Logger *slog.Logger
+	Names        Names
+	Metadata     Metadata
+	BrokerName   string
+	MaxBodyBytes func() int          // the largest message body in force
+	MaxDelay     time.Duration       // how far ahead a message may ask to be delivered
+	Ready        func() error        // nil, or why clients should not come
+	OnEnd        func(remoting.Peer) // is told of each session that ended, as of a connection; it must not block
+	Limits       Limits
+	Logger       *slog.Logger
 }
 
-// Limits bounds what clients may cost. Zero fields take the defaults in parentheses.
+// Limits bounds what clients may cost.
 type Limits struct {
-	MaxInboundBytes   int           // one request (130 MiB, as the original)
-	InboundBytes      int64         // requests of all connections that are not whole (512 MiB)
-	MaxUntakenBytes   int64         // messages a connection was given and has not taken (64 MiB)
-	MaxStreamsPerConn uint32        // rpcs under way on a connection (10,000)
-	MaxSessions       int           // clients known at once (200,000)
-	MaxRenewed        int           // messages of one client whose receipts are renewed (20,000)
-	MaxOwedBytes      int           // commands a client has not taken off its telemetry stream (8 MiB)
-	SessionIdle       time.Duration // without stream and rpcs a client counts as gone after this (60 s)
-	ConnIdle          time.Duration // a connection without rpcs is closed after this (120 s)
-	KeepAlive         time.Duration // a silent connection is asked for a sign of life after this (30 s)
-	KeepAliveTimeout  time.Duration // and closed when none comes for this (20 s)
-	DrainTimeout      time.Duration // rpcs under way when the server stops are waited for so long (5 s)
-	RenewPeriod       time.Duration // how often receipts are looked at (5 s)
+	InboundBytes      int64         // requests of all connections that are not whole
+	MaxUntakenBytes   int64         // messages a connection was given and has not taken
+	MaxStreamsPerConn uint32        // rpcs under way on a connection
+	MaxSessions       int           // clients known at once
+	MaxRenewed        int           // messages of one client whose receipts are renewed
+	MaxOwedBytes      int           // commands a client has not taken off its telemetry stream
+	SessionIdle       time.Duration // without stream and rpcs a client counts as gone after this
+	RenewPeriod       time.Duration // how often receipts are looked at
 }
 
-func (l *Limits) setDefaults() {
-	orDefault(&l.MaxInboundBytes, 130<<20)
-	orDefault(&l.InboundBytes, 512<<20)
-	orDefault(&l.MaxUntakenBytes, 64<<20)
-	orDefault(&l.MaxStreamsPerConn, 10_000)
-	orDefault(&l.MaxSessions, 200_000)
-	orDefault(&l.MaxRenewed, 20_000)
-	orDefault(&l.MaxOwedBytes, 8<<20)
-	orDefault(&l.SessionIdle, time.Minute)
-	orDefault(&l.ConnIdle, 120*time.Second)
-	orDefault(&l.KeepAlive, 30*time.Second)
-	orDefault(&l.KeepAliveTimeout, 20*time.Second)
-	orDefault(&l.DrainTimeout, 5*time.Second)
-	orDefault(&l.RenewPeriod, 5*time.Second)
-}
-
-func orDefault[T ~int | ~int64 | ~uint32](field *T, value T) {
-	if *field == 0 {
-		*field = value
+// DefaultLimits are those that are in force.
+func DefaultLimits() Limits {
+	return Limits{
+		InboundBytes: 512 << 20, MaxUntakenBytes: 64 << 20, MaxStreamsPerConn: 10_000, MaxSessions: 200_000,
+		MaxRenewed: 20_000, MaxOwedBytes: 8 << 20, SessionIdle: time.Minute, RenewPeriod: 5 * time.Second,
 	}
-}
-
-func (c *Config) setDefaults() error {
-	c.Limits.setDefaults()
-	orDefault(&c.MaxDelay, 40*24*time.Hour)
-	if c.MaxBodyBytes == nil {
-		c.MaxBodyBytes = func() int { return 4 << 20 }
-	}
-	if c.Ready == nil {
-		c.Ready = func() error { return nil }
-	}
-	if c.OnEnd == nil {
-		c.OnEnd = func(remoting.Peer) {}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Names == nil || c.Metadata == nil || c.BrokerName == "" {
-		return errors.New("grpcapi: Names, Metadata and BrokerName are required")
-	}
-	return nil
 }
 
 // api is the rpcs. Its methods are in the file of their family.
@@ -150,7 +106,17 @@ type api struct {
 	waiters  sync.Pool     // *waiter
 	stopping chan struct{} // closed when the server begins to stop
 	meter    *meter
-	inFlight atomic.Int64 // rpcs that have an end of their own: all but telemetry streams
+	health   *health
+	inFlight atomic.Int64 // rpcs that have an end of their own: not telemetry streams and health watches
+}
+
+func (a *api) isStopping() bool {
+	select {
+	case <-a.stopping:
+		return true
+	default:
+		return false
+	}
 }
 
 // Server is the gRPC door.
@@ -166,7 +132,12 @@ const (
 	readBufferBytes  = 8 << 10
 	writeBufferBytes = 32 << 10 // shared by all connections, held only while something is written
 	maxHeaderBytes   = 64 << 10
-	leastPingGap     = 5 * time.Second // clients ping every 60 s (C++) or 300 s (Java), without rpcs too
+	maxRequestBytes  = 130 << 20         // as the original
+	connIdle         = 120 * time.Second // a connection without rpcs is closed after this
+	keepAlive        = 30 * time.Second  // a silent connection is asked for a sign of life after this
+	keepAliveTimeout = 20 * time.Second  // and closed when none comes for this
+	drainTimeout     = 5 * time.Second   // rpcs under way when the server stops are waited for so long
+	leastPingGap     = 5 * time.Second   // clients ping every 60 s (C++) or 300 s (Java), without rpcs too
 	streamWorkers    = 256
 	// Windows that grow would cost a ping and its answer whenever a request comes. What is on its way is bounded
 	// by the meter.
@@ -177,9 +148,6 @@ const (
 
 // New returns a door that dispatches through registry. It serves nothing before Run.
 func New(cfg Config, registry *remoting.Registry) (*Server, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, err
-	}
 	a := &api{
 		cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}),
 		meter: &meter{limit: cfg.Limits.InboundBytes, log: cfg.Logger},
@@ -188,7 +156,7 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 	s := &Server{api: a, listener: remoting.NewConnListener("gRPC")}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(&handshake{nextID: registry.NextPeerID, meter: a.meter}),
-		grpc.MaxRecvMsgSize(cfg.Limits.MaxInboundBytes),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(cfg.Limits.MaxStreamsPerConn),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -203,13 +171,14 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 			keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true},
 		),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: cfg.Limits.ConnIdle, Time: cfg.Limits.KeepAlive, Timeout: cfg.Limits.KeepAliveTimeout,
+			MaxConnectionIdle: connIdle, Time: keepAlive, Timeout: keepAliveTimeout,
 		}),
 		grpc.UnaryInterceptor(a.recoverUnary),
 		grpc.StreamInterceptor(a.recoverStream),
 	)
 	v2.RegisterMessagingServiceServer(s.grpc, a)
-	healthpb.RegisterHealthServer(s.grpc, &health{api: a})
+	a.health = newHealth(a)
+	healthpb.RegisterHealthServer(s.grpc, a.health)
 	reflection.Register(s.grpc)
 	return s, nil
 }
@@ -252,7 +221,7 @@ func (s *Server) drain() {
 		s.grpc.GracefulStop() // ends when Stop has closed the last connection, if not before
 		close(drained)
 	}()
-	patience := time.NewTimer(s.api.cfg.Limits.DrainTimeout)
+	patience := time.NewTimer(drainTimeout)
 	defer patience.Stop()
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
@@ -308,7 +277,9 @@ func (a *api) recoverStream(
 			err = a.panicked(info.FullMethod, v)
 		}
 	}()
-	if info.FullMethod != v2.MessagingService_Telemetry_FullMethodName {
+	switch info.FullMethod {
+	case v2.MessagingService_Telemetry_FullMethodName, healthpb.Health_Watch_FullMethodName:
+	default:
 		a.inFlight.Add(1)
 		defer a.inFlight.Add(-1)
 	}

@@ -72,10 +72,8 @@ type profile struct {
 
 func newProfile(settings *v2.Settings) *profile {
 	p := &profile{
-		settings:   settings,
-		clientType: settings.GetClientType(),
-		group:      settings.GetSubscription().GetGroup().GetName(),
-		since:      time.Now().UnixMilli(),
+		settings: settings, clientType: settings.GetClientType(),
+		group: settings.GetSubscription().GetGroup().GetName(), since: time.Now().UnixMilli(),
 	}
 	for _, topic := range settings.GetPublishing().GetTopics() {
 		p.topics = append(p.topics, topic.GetName())
@@ -146,9 +144,7 @@ func (s *sessions) end(gone *session) {
 	s.api.returnAll(gone)
 	s.api.cfg.OnEnd(gone)
 	s.api.log.Debug(
-		"gRPC client gone",
-		slog.String("client_id", gone.clientID),
-		slog.Any("remote_addr", gone.RemoteAddr()),
+		"gRPC client gone", slog.String("client_id", gone.clientID), slog.Any("remote_addr", gone.RemoteAddr()),
 	)
 }
 
@@ -172,6 +168,7 @@ func (s *sessions) endAll() {
 
 // run looks after the sessions until ctx is done: receipts are renewed, silent clients forgotten.
 func (s *sessions) run(ctx context.Context) {
+	s.api.health.look()
 	tick := time.NewTicker(s.api.cfg.Limits.RenewPeriod)
 	defer tick.Stop()
 	for {
@@ -179,6 +176,7 @@ func (s *sessions) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
+			s.api.health.look()
 			for _, one := range s.all() {
 				s.lookAfter(ctx, one, now)
 			}

@@ -44,9 +44,7 @@ func (g *Group) maxAttempts() int32 { return g.RetryMaxTimes + 1 }
 func (g *Group) retryPolicy() *v2.RetryPolicy {
 	policy := &v2.RetryPolicy{MaxAttempts: g.maxAttempts()}
 	if g.Multiplier != 0 {
-		policy.Strategy = &v2.RetryPolicy_ExponentialBackoff{ExponentialBackoff: &v2.ExponentialBackoff{
-			Initial: durationpb.New(g.Initial), Max: durationpb.New(g.Max), Multiplier: float32(g.Multiplier),
-		}}
+		policy.Strategy = exponential(g.Initial, g.Max, float32(g.Multiplier))
 		return policy
 	}
 	backoff := &v2.CustomizedBackoff{}
@@ -62,6 +60,12 @@ func (g *Group) retryPolicy() *v2.RetryPolicy {
 	return policy
 }
 
+func exponential(initial, longest time.Duration, multiplier float32) *v2.RetryPolicy_ExponentialBackoff {
+	return &v2.RetryPolicy_ExponentialBackoff{ExponentialBackoff: &v2.ExponentialBackoff{
+		Initial: durationpb.New(initial), Max: durationpb.New(longest), Multiplier: multiplier,
+	}}
+}
+
 // merged is a client's settings with what the server decides. Source: GrpcClientSettingsManager.java.
 func (a *api) merged(sent *v2.Settings) *v2.Settings {
 	s, ok := proto.Clone(sent).(*v2.Settings)
@@ -74,9 +78,7 @@ func (a *api) merged(sent *v2.Settings) *v2.Settings {
 		p.ValidateMessageType = true
 		s.BackoffPolicy = &v2.RetryPolicy{
 			MaxAttempts: producerAttempts,
-			Strategy: &v2.RetryPolicy_ExponentialBackoff{ExponentialBackoff: &v2.ExponentialBackoff{
-				Initial: durationpb.New(producerInitial), Max: durationpb.New(producerMax), Multiplier: producerMultiplier,
-			}},
+			Strategy:    exponential(producerInitial, producerMax, producerMultiplier),
 		}
 	}
 	if sub := s.GetSubscription(); sub != nil {

@@ -24,6 +24,7 @@ func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) 
 		MaxDelay:     broker.DefaultTimerMaxDelay,
 		Ready:        s.ready,
 		OnEnd:        func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
+		Limits:       grpcapi.DefaultLimits(),
 		Logger:       s.log.With(slog.String("component", "grpc")),
 	}, registry)
 }
