@@ -3,6 +3,7 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // C016: an empty body is refused, whichever way it comes, and nothing is stored.
@@ -504,4 +506,39 @@ func TestUnknownQueryParameters(t *testing.T) {
 	r.get("/v1/messages/x?topic=t").want(http.StatusNotFound)
 	r.get("/healthz?verbose").want(http.StatusOK)
 	r.get("/nowhere?a=b").want(http.StatusNotFound)
+}
+
+// Consumers of one group whose subscriptions differ are told of where the group's clients are listed.
+func TestConflictsOfAGroup(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.do(http.MethodPut, "/v1/topics/t", "").want(http.StatusOK)
+	other, err := remoting.NewClient(remoting.ClientConfig{Addr: r.addr, Language: protocol.LanguageGo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for i, client := range []*remoting.Client{r.native, other} {
+		hb := &protocol.HeartbeatData{ClientID: fmt.Sprint("c", i), ConsumerDataSet: []protocol.ConsumerData{{
+			GroupName: "g", ConsumeType: protocol.ConsumePassively, MessageModel: protocol.Clustering,
+			ConsumeFromWhere: protocol.ConsumeFromLastOffset, SubscriptionDataSet: []protocol.SubscriptionData{{
+				Topic: "t", SubString: fmt.Sprint("tag", i), ExpressionType: protocol.ExpressionTag, SubVersion: 1,
+			}},
+		}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := client.Invoke(ctx, protocol.HeartBeat, nil, protocol.EncodeBody(hb)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/v1/groups/g/clients", "/v1/clients"} {
+		if a := r.get(
+			path,
+		).want(
+			http.StatusOK,
+		); !strings.Contains(a.text("conflicts.0"), "c1") ||
+			a.value("conflicts.1") != nil {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
 }

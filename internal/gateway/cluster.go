@@ -68,6 +68,7 @@ func (c cluster) ListClients(
 			return nil, err
 		}
 		out.Clients = append(out.Clients, online.GetClients()...)
+		out.Conflicts = append(out.Conflicts, online.GetConflicts()...)
 	}
 	return out, err
 }

@@ -144,6 +144,9 @@ func (g groups) ListGroupClients(
 		return nil, err
 	}
 	out := &v1.ListClientsResponse{}
+	for _, conflict := range online.Conflicts {
+		out.Conflicts = append(out.Conflicts, clean(conflict))
+	}
 	for _, c := range online.ConnectionSet {
 		out.Clients = append(out.Clients, &v1.Client{
 			ClientId: clean(c.ClientID), Address: c.ClientAddr, Language: c.Language.String(), Version: c.Version,

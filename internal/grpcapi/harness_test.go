@@ -152,12 +152,19 @@ func newDoor(t *testing.T, change func(*Config)) *door {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Names: b, Metadata: b, BrokerName: "broker-a", Limits: DefaultLimits(), MaxDelay: 40 * 24 * time.Hour,
-		MaxBodyBytes: func() int { return 4 << 20 }, Ready: func() error { return nil }, OnEnd: func(p remoting.Peer) {
+		Names:        b,
+		Metadata:     b,
+		BrokerName:   "broker-a",
+		Limits:       DefaultLimits(),
+		MaxDelay:     40 * 24 * time.Hour,
+		MaxBodyBytes: func() int { return 4 << 20 },
+		Ready:        func() error { return nil },
+		OnEnd: func(p remoting.Peer) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.ended = append(b.ended, p.ID())
-		}, Logger: slog.New(slog.DiscardHandler),
+		},
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&cfg)

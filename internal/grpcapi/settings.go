@@ -26,7 +26,7 @@ const (
 
 // defaultRests is how many seconds a message rests between tries when its group says nothing. Source:
 // CustomizedRetryPolicy.java.
-var defaultRests = [...]time.Duration{
+var defaultRests = [...]int64{
 	1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
 }
 
@@ -53,7 +53,7 @@ func (g *Group) retryPolicy() *v2.RetryPolicy {
 	}
 	if len(g.Rests) == 0 {
 		for _, seconds := range defaultRests {
-			backoff.Next = append(backoff.Next, durationpb.New(seconds*time.Second))
+			backoff.Next = append(backoff.Next, &durationpb.Duration{Seconds: seconds})
 		}
 	}
 	policy.Strategy = &v2.RetryPolicy_CustomizedBackoff{CustomizedBackoff: backoff}

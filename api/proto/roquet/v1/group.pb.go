@@ -766,7 +766,9 @@ func (x *ListGroupClientsRequest) GetGroup() string {
 type ListClientsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The clients.
-	Clients       []*Client `protobuf:"bytes,1,rep,name=clients,proto3" json:"clients,omitempty"`
+	Clients []*Client `protobuf:"bytes,1,rep,name=clients,proto3" json:"clients,omitempty"`
+	// How consumers of a group do not fit together, a sentence each: subscriptions that differ, a client id used twice.
+	Conflicts     []string `protobuf:"bytes,2,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +806,13 @@ func (*ListClientsResponse) Descriptor() ([]byte, []int) {
 func (x *ListClientsResponse) GetClients() []*Client {
 	if x != nil {
 		return x.Clients
+	}
+	return nil
+}
+
+func (x *ListClientsResponse) GetConflicts() []string {
+	if x != nil {
+		return x.Conflicts
 	}
 	return nil
 }
@@ -1395,9 +1404,10 @@ const file_roquet_v1_group_proto_rawDesc = "" +
 	"\x03lag\x18\x05 \x01(\x03R\x03lag\x12?\n" +
 	"\rlast_consumed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\flastConsumed\"/\n" +
 	"\x17ListGroupClientsRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"B\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"`\n" +
 	"\x13ListClientsResponse\x12+\n" +
-	"\aclients\x18\x01 \x03(\v2\x11.roquet.v1.ClientR\aclients\"\xa7\x01\n" +
+	"\aclients\x18\x01 \x03(\v2\x11.roquet.v1.ClientR\aclients\x12\x1c\n" +
+	"\tconflicts\x18\x02 \x03(\tR\tconflicts\"\xa7\x01\n" +
 	"\x06Client\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
