@@ -135,7 +135,7 @@ func (d *Delays) carry(keys []timerKey) error {
 	for len(keys) > 0 {
 		w, n, gone, err := d.carryWrite(keys)
 		if err == nil && len(w.Messages) > 0 {
-			err = d.appendAndWait(w)
+			err = appendAndWait(d.log, w)
 		}
 		d.mu.Lock()
 		for i, k := range keys[:n] {
@@ -164,10 +164,11 @@ func (d *Delays) carry(keys []timerKey) error {
 	return nil
 }
 
-func (d *Delays) appendAndWait(w *store.Write) error {
+// appendAndWait appends w, and waits until that is durable.
+func appendAndWait(log TimerLog, w *store.Write) error {
 	done := make(chan error, 1)
 	w.Done = func(_ *store.Write, err error) { done <- err }
-	if err := d.log.Append(w); err != nil {
+	if err := log.Append(w); err != nil {
 		return err
 	}
 	return <-done

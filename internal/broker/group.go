@@ -88,8 +88,6 @@ func (c *GroupConfig) UnmarshalJSON(data []byte) error {
 type GroupsConfig struct {
 	// AutoCreateDisabled refuses groups that nobody created.
 	AutoCreateDisabled bool
-	// SystemGroupsDisabled refuses to create groups with the prefix CID_RMQ_SYS_ on demand.
-	SystemGroupsDisabled bool
 	// Logger is required.
 	Logger *slog.Logger
 }
@@ -97,7 +95,6 @@ type GroupsConfig struct {
 // Groups is the table of subscription groups, and of which topics each is forbidden to read. What Topics says
 // of done functions and concurrency holds here too.
 type Groups struct {
-	cfg        GroupsConfig
 	autoCreate atomic.Bool
 	table      *table[GroupConfig]
 	forbidden  *table[forbiddance]
@@ -114,7 +111,7 @@ type forbiddance struct {
 
 // NewGroups loads the table from the journal and subscribes to it: before the store runs.
 func NewGroups(cfg GroupsConfig, journal Journal) (*Groups, error) {
-	g := &Groups{cfg: cfg}
+	g := &Groups{}
 	g.autoCreate.Store(!cfg.AutoCreateDisabled)
 	var err error
 	if g.table, err = openTable(message.SpaceGroup, "", journal, cfg.Logger, systemGroups()); err != nil {
@@ -173,7 +170,7 @@ func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 		done(nil, err)
 		return
 	}
-	system := strings.HasPrefix(group, SystemGroupPrefix) && !g.cfg.SystemGroupsDisabled
+	system := strings.HasPrefix(group, SystemGroupPrefix)
 	if !g.autoCreate.Load() && !system {
 		done(nil, fmt.Errorf("subscription group %s: autoCreateSubscriptionGroup is false: %w", group,
 			ErrGroupNotExist))

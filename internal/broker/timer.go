@@ -52,16 +52,10 @@ const (
 )
 
 func (p timerProperty) String() string {
-	switch p {
-	case timerDeliverMillis:
-		return message.PropertyTimerDeliverMillis
-	case timerDelayMillis:
-		return message.PropertyTimerDelayMillis
-	case timerDelaySeconds:
-		return message.PropertyTimerDelaySeconds
-	default:
-		return ""
-	}
+	return [...]string{
+		timerNone: "", timerDeliverMillis: message.PropertyTimerDeliverMillis,
+		timerDelayMillis: message.PropertyTimerDelayMillis, timerDelaySeconds: message.PropertyTimerDelaySeconds,
+	}[p]
 }
 
 // timerRequest is the delivery time that a message asks for.

@@ -76,8 +76,6 @@ type TopicsConfig struct {
 	BrokerTopicDisabled  bool
 	// TraceTopic creates RMQ_SYS_TRACE_TOPIC at start.
 	TraceTopic bool
-	// MixedMessageType allows the message.type MIXED.
-	MixedMessageType bool
 	// Logger is required.
 	Logger *slog.Logger
 }
@@ -174,7 +172,7 @@ func (t *Topics) check(cfg *TopicConfig) error {
 			Reason: "it is a sum of 1 inherit, 2 write, 4 read, 8 priority",
 		}
 	}
-	if !t.cfg.MixedMessageType && cfg.Attributes["+"+AttributeMessageType] == "MIXED" {
+	if cfg.Attributes["+"+AttributeMessageType] == "MIXED" {
 		return &InvalidError{
 			What: AttributeMessageType, Value: "MIXED", Reason: "MIXED message type is not supported.",
 		}

@@ -76,7 +76,7 @@ func (t *Transactions) carrySome(ctx context.Context, offsets []message.QueueOff
 		return n, done, nil
 	}
 	w.State = append(w.State, givenUp...)
-	return n, done, t.appendAndWait(w)
+	return n, done, appendAndWait(t.log, w)
 }
 
 // moved is the state record of a half message that is appended again. It comes before the one that ends the
@@ -93,15 +93,6 @@ func setMoved(w *store.Write) {
 	for i := range w.Messages {
 		transaction.SetKey(w.State[2*i].Key, w.Messages[i].QueueOffset)
 	}
-}
-
-func (t *Transactions) appendAndWait(w *store.Write) error {
-	done := make(chan error, 1)
-	w.Done = func(_ *store.Write, err error) { done <- err }
-	if err := t.log.Append(w); err != nil {
-		return err
-	}
-	return <-done
 }
 
 // hold waits until it holds the half message; ok is false when that is not open any more.

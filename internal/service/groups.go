@@ -4,6 +4,8 @@ package service
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/broker/offset"
@@ -28,7 +30,12 @@ func (s *groupRequests) update(_ context.Context, c *remoting.Call) {
 		c.Fail(err)
 		return
 	}
-	s.groups.Put(groupOf(body), replyTo(c))
+	cfg, err := groupOf(body)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	s.groups.Put(cfg, replyTo(c))
 }
 
 func (s *groupRequests) updateList(_ context.Context, c *remoting.Call) {
@@ -39,7 +46,10 @@ func (s *groupRequests) updateList(_ context.Context, c *remoting.Call) {
 	}
 	configs := make([]broker.GroupConfig, len(body.GroupConfigList))
 	for i := range body.GroupConfigList {
-		configs[i] = groupOf(&body.GroupConfigList[i])
+		if configs[i], err = groupOf(&body.GroupConfigList[i]); err != nil {
+			c.Fail(err)
+			return
+		}
 	}
 	s.groups.PutAll(configs, replyTo(c))
 }
@@ -65,14 +75,14 @@ func (s *groupRequests) configs(
 		SubscriptionGroupTable: make(map[string]protocol.SubscriptionGroupConfig, len(all)),
 	}
 	for _, cfg := range all {
-		body.SubscriptionGroupTable[cfg.Name] = groupBody(cfg)
+		said, err := groupBody(cfg)
+		if err != nil {
+			return remoting.Response{}, err
+		}
+		body.SubscriptionGroupTable[cfg.Name] = *said
 	}
-	return remoting.Response{
-		Header: &protocol.GetAllSubscriptionGroupResponseHeader{
-			TotalGroupNum: total,
-		},
-		Body: protocol.EncodeBody(body),
-	}, nil
+	header := &protocol.GetAllSubscriptionGroupResponseHeader{TotalGroupNum: total}
+	return remoting.Response{Header: header, Body: protocol.EncodeBody(body)}, nil
 }
 
 func (s *groupRequests) config(
@@ -82,8 +92,11 @@ func (s *groupRequests) config(
 	if !ok {
 		return remoting.Response{}, groupNotExist(h.Group)
 	}
-	body := groupBody(cfg)
-	return remoting.Response{Body: protocol.EncodeBody(&body)}, nil
+	body, err := groupBody(cfg)
+	if err != nil {
+		return remoting.Response{}, err
+	}
+	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
 func (s *groupRequests) forbidden(
@@ -107,68 +120,16 @@ func (s *groupRequests) forbidden(
 	s.groups.SetForbidden(answer.Group, answer.Topic, broker.PermRead, !h.Readable.Value, reply)
 }
 
-func groupOf(g *protocol.SubscriptionGroupConfig) broker.GroupConfig {
-	cfg := broker.GroupConfig{
-		Name:                           g.GroupName,
-		ConsumeEnable:                  g.ConsumeEnable,
-		ConsumeFromMinEnable:           g.ConsumeFromMinEnable,
-		ConsumeBroadcastEnable:         g.ConsumeBroadcastEnable,
-		ConsumeMessageOrderly:          g.ConsumeMessageOrderly,
-		NotifyConsumerIDsChangedEnable: g.NotifyConsumerIDsChangedEnable,
-		RetryQueueNums:                 g.RetryQueueNums,
-		RetryMaxTimes:                  g.RetryMaxTimes,
-		BrokerID:                       g.BrokerID,
-		WhichBrokerWhenConsumeSlowly:   g.WhichBrokerWhenConsumeSlowly,
-		SysFlag:                        g.GroupSysFlag,
-		ConsumeTimeoutMinute:           g.ConsumeTimeoutMinute,
-		Attributes:                     g.Attributes,
-		RetryPolicy:                    broker.GroupRetryPolicy{Type: g.GroupRetryPolicy.Type},
-	}
-	if p := g.GroupRetryPolicy.CustomizedRetryPolicy; p != nil {
-		cfg.RetryPolicy.Customized = &broker.CustomizedRetryPolicy{Next: p.NextMillis}
-	}
-	if p := g.GroupRetryPolicy.ExponentialRetryPolicy; p != nil {
-		cfg.RetryPolicy.Exponential = &broker.ExponentialRetryPolicy{
-			Initial: p.InitialMillis, Max: p.MaxMillis, Multiplier: p.Multiplier,
-		}
-	}
-	for _, sub := range g.SubscriptionDataSet {
-		cfg.Subscriptions = append(cfg.Subscriptions, broker.GroupSubscription{
-			Topic: sub.Topic, ExpressionType: sub.ExpressionType, Expression: sub.Expression, Version: sub.Version,
-		})
-	}
-	return cfg
+// groupOf and groupBody turn one form of a group's config into the other: both have the JSON that clients know.
+func groupOf(g *protocol.SubscriptionGroupConfig) (cfg broker.GroupConfig, err error) {
+	err = json.Unmarshal(protocol.EncodeBody(g), &cfg)
+	return cfg, err
 }
 
-func groupBody(g *broker.GroupConfig) protocol.SubscriptionGroupConfig {
-	body := protocol.SubscriptionGroupConfig{
-		GroupName:                      g.Name,
-		ConsumeEnable:                  g.ConsumeEnable,
-		ConsumeFromMinEnable:           g.ConsumeFromMinEnable,
-		ConsumeBroadcastEnable:         g.ConsumeBroadcastEnable,
-		ConsumeMessageOrderly:          g.ConsumeMessageOrderly,
-		NotifyConsumerIDsChangedEnable: g.NotifyConsumerIDsChangedEnable,
-		RetryQueueNums:                 g.RetryQueueNums,
-		RetryMaxTimes:                  g.RetryMaxTimes,
-		BrokerID:                       g.BrokerID,
-		WhichBrokerWhenConsumeSlowly:   g.WhichBrokerWhenConsumeSlowly,
-		GroupSysFlag:                   g.SysFlag,
-		ConsumeTimeoutMinute:           g.ConsumeTimeoutMinute,
-		Attributes:                     g.Attributes,
-		GroupRetryPolicy:               protocol.GroupRetryPolicy{Type: g.RetryPolicy.Type},
+func groupBody(g *broker.GroupConfig) (*protocol.SubscriptionGroupConfig, error) {
+	text, err := json.Marshal(g)
+	if err != nil {
+		return nil, fmt.Errorf("encode group %s: %w", g.Name, err)
 	}
-	if p := g.RetryPolicy.Customized; p != nil {
-		body.GroupRetryPolicy.CustomizedRetryPolicy = &protocol.CustomizedRetryPolicy{NextMillis: p.Next}
-	}
-	if p := g.RetryPolicy.Exponential; p != nil {
-		body.GroupRetryPolicy.ExponentialRetryPolicy = &protocol.ExponentialRetryPolicy{
-			InitialMillis: p.Initial, MaxMillis: p.Max, Multiplier: p.Multiplier,
-		}
-	}
-	for _, sub := range g.Subscriptions {
-		body.SubscriptionDataSet = append(body.SubscriptionDataSet, protocol.SimpleSubscriptionData{
-			Topic: sub.Topic, ExpressionType: sub.ExpressionType, Expression: sub.Expression, Version: sub.Version,
-		})
-	}
-	return body
+	return protocol.DecodeBody[protocol.SubscriptionGroupConfig](text)
 }
