@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -53,6 +55,30 @@ func (l *Log) DropBefore(pos message.LogOffset) (int, error) {
 	}
 	l.log.Info("dropped the oldest segments of the commit log", "segments", n, "log_offset", int64(known[n].First))
 	return n, nil
+}
+
+// Link links the segment files into dir, which is made, or copies them when that is on another disk. It returns them
+// as they are there, up to what is durable now; the last one may go on to grow.
+func (l *Log) Link(dir string) ([]Segment, error) {
+	if err := l.cfg.FS.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make a folder for the checkpoint: %w", err)
+	}
+	l.dropping.Lock()
+	defer l.dropping.Unlock()
+	end := message.LogOffset(l.durable.Load())
+	var linked []Segment
+	for _, s := range l.Segments() {
+		if s.First >= end {
+			break
+		}
+		path := l.cfg.FS.PathJoin(dir, l.cfg.FS.PathBase(s.Path))
+		if err := vfs.LinkOrCopy(l.cfg.FS, s.Path, path); err != nil {
+			return nil, fmt.Errorf("link segment: %w", err)
+		}
+		s.End, s.Path = min(s.End, end), path
+		linked = append(linked, s)
+	}
+	return linked, nil
 }
 
 // Roll begins a new segment, so that everything stored before can be dropped. It waits until that is done or

@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -50,7 +51,9 @@ type Config struct {
 	MaxBodyBytes func() int              // the largest message body in force
 	Orderly      func(group string) bool // whether a group receives in order
 	Ready        func() error            // nil, or why clients should not come
-	Logger       *slog.Logger            // nil discards
+	// Backup writes the broker's data as a tar stream, without the files in have, a JSON array: see internal/backup.
+	Backup func(ctx context.Context, w io.Writer, have []byte) error
+	Logger *slog.Logger // nil discards
 }
 
 // Server is the HTTP door.
@@ -102,9 +105,10 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		"POST /v1/topics/{topic}/messages:batch":                  d.publishBatch,
 		"POST /v1/groups/{group}/topics/{topic}/messages:receive": d.receiveOne,
 		"GET /v1/groups/{group}/topics/{topic}/messages:stream":   d.stream,
-		"GET /healthz": d.healthy,
-		"GET /livez":   d.healthy,
-		"GET /readyz":  d.ready,
+		"POST /v1/backup": d.backup,
+		"GET /healthz":    d.healthy,
+		"GET /livez":      d.healthy,
+		"GET /readyz":     d.ready,
 		"GET /openapi.json": func(w http.ResponseWriter, _ *http.Request) {
 			d.write(w, typeJSON, http.StatusOK, openAPI)
 		},

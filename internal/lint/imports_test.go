@@ -19,6 +19,7 @@ var ranks = map[string]int{
 	"internal/index":           10,
 	"internal/store":           20,
 	"internal/broker/due":      25, // heaps of what is looked at when it is due
+	"internal/backup":          25,
 	"internal/broker/snapshot": 25, // maps for readers without a lock
 	"internal/broker/filter/":  25, // filter/sql92
 	"internal/broker/":         30, // broker/filter, broker/offset
@@ -47,7 +48,8 @@ var fences = map[string][]string{
 		"internal/telemetry/",
 		"internal/client/",
 	},
-	"github.com/spf13/cobra": {"cmd/server/"},
+	"github.com/spf13/cobra":    {"cmd/server/"},
+	"github.com/minio/minio-go": {"internal/backup/"},
 }
 
 // wireFree lists packages that must not know a wire format.

@@ -7,6 +7,9 @@ import "strconv"
 // Code is the code of a request. The constants carry Apache's names in Go spelling; codes.txt lists them.
 type Code int32
 
+// BackupStore is roquet's own: it asks whether the caller may have a copy of the broker's data.
+const BackupStore Code = 1_000_001
+
 // ResponseCode is the code of an answer. Answers never leave the range of int16: the Go 4.x client reads no
 // more.
 type ResponseCode int32
@@ -26,6 +29,9 @@ func (e *Error) Error() string { return e.Code.String() + ": " + e.Remark }
 func (c Code) String() string {
 	if name := codeName(c); name != "" {
 		return name
+	}
+	if c == BackupStore {
+		return "BACKUP_STORE"
 	}
 	return strconv.Itoa(int(c))
 }

@@ -48,6 +48,7 @@ type node struct {
 	transactions *transactionRequests
 	recalls      *recallRequests
 	replies      *replyRequests
+	backups      *backupRequests
 }
 
 // rules are the broker's tables and what acts on them.
@@ -110,6 +111,9 @@ func newNode(
 ) (*node, error) {
 	if err := os.MkdirAll(cfg.Store.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("storePathRootDir (--data): %w", err)
+	}
+	if err := removeCheckpoints(cfg.Store.Dir); err != nil {
+		log.Warn("could not remove what a backup left", "error", err)
 	}
 	st, err := store.Open(storeConfig(cfg, self, log))
 	if err != nil {
@@ -274,6 +278,7 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 		store:   n.store,
 		self:    self,
 	}
+	n.backups = &backupRequests{store: n.store, dir: cfg.Store.Dir, broker: r.brokerName, version: version}
 	n.transactions = &transactionRequests{transactions: r.transactions}
 	n.recalls = &recallRequests{recalls: r.recalls, region: cfg.Identity.RegionID}
 	n.replies = &replyRequests{replies: r.replies, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}

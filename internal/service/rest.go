@@ -25,6 +25,7 @@ func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) 
 			return ok && group.ConsumeMessageOrderly
 		},
 		Ready:  s.ready,
+		Backup: s.node.backups.send,
 		Logger: s.log.With(slog.String("component", "http")),
 	}, registry)
 }

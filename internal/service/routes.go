@@ -111,6 +111,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.GetBrokerHAStatus, l.admin, fast.admin, r.HandleBody(n.self.haStatus)),
 		at(p.GetBrokerConfig, l.admin, fast.admin, r.HandleBody(n.self.settings.show)),
 		at(p.UpdateBrokerConfig, l.admin, fast.admin, r.HandleBody(n.self.settings.update)),
+		at(p.BackupStore, l.admin, fast.admin, r.HandleBody(n.backups.permit)),
 	}
 }
 

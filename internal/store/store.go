@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -106,6 +107,17 @@ func (s *Store) Append(w *Write) error {
 		return s.log.AppendReserve(&w.grp, size)
 	}
 	return s.log.Append(&w.grp, size)
+}
+
+// Checkpoint links the log as it is now into dir, which is made: a store in itself, whose segments may have more bytes
+// than the returned ones say. Everything acknowledged before the call is in it. The index is left out; Open builds it.
+func (s *Store) Checkpoint(ctx context.Context, dir string) ([]commitlog.Segment, error) {
+	if s.cfg.Log.FlushDiskType == commitlog.Async {
+		if err := s.log.Roll(ctx); err != nil { // makes what is acknowledged durable
+			return nil, fmt.Errorf("checkpoint: %w", err)
+		}
+	}
+	return s.log.Link(filepath.Join(dir, logFolder))
 }
 
 // First returns the oldest log position that is kept, and End the end of what is durable.
