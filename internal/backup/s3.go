@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -82,12 +81,8 @@ func (b *bucket) Last(ctx context.Context, prefix string) (last string, err erro
 
 // failed says which bucket it was.
 func (b *bucket) failed(err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case minio.ToErrorResponse(err).Code == minio.NoSuchKey:
-		return fmt.Errorf("s3://%s: %w (%w)", b.name, err, fs.ErrNotExist)
-	default:
-		return fmt.Errorf("s3://%s: %w", b.name, err)
 	}
+	return fmt.Errorf("s3://%s: %w", b.name, err)
 }

@@ -20,7 +20,7 @@ const manifests = "manifests/"
 type Target interface {
 	// Put stores size bytes of r under a name. When it fails, or the process dies, nothing has that name.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	// Get reads what Put stored. The error is fs.ErrNotExist, sooner or later, when there is nothing.
+	// Get reads what Put stored. That there is nothing may become known when it is read.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// Last returns the greatest name that begins with prefix, "" when there is none.
 	Last(ctx context.Context, prefix string) (string, error)

@@ -190,14 +190,12 @@ func (c *committer) publish(b *batch, prefix int, synced bool) {
 	l := c.l
 	stored := l.ring.add(c.pos, b.buf[maxPrefixBytes-prefix:])
 	b.entry = Entry{
-		Index:      c.index,
-		Position:   c.pos,
-		First:      c.pos + message.LogOffset(prefix+headBytes),
-		End:        c.pos + message.LogOffset(len(stored)),
-		Term:       firstTerm,
-		TimeMillis: c.millis,
-		Count:      b.count,
-		Records:    stored[prefix+headBytes:],
+		Index:    c.index,
+		Position: c.pos,
+		First:    c.pos + message.LogOffset(prefix+headBytes),
+		End:      c.pos + message.LogOffset(len(stored)),
+		Count:    b.count,
+		Records:  stored[prefix+headBytes:],
 	}
 	c.pos = b.entry.End
 	c.index++

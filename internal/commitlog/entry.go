@@ -120,14 +120,12 @@ func uvarintLen(x int) int {
 // Entry is one entry of the log. Records is memory of the log that nobody changes any more: it may be kept as
 // long as wanted when it comes from Handler.Apply, and until the callback returns when it comes from Replay.
 type Entry struct {
-	Index      uint64            // tidwall/wal's number of the entry, from 1
-	Position   message.LogOffset // of the entry's first byte, the length prefix
-	First      message.LogOffset // of the first record
-	End        message.LogOffset // of the first byte behind the entry
-	Term       uint64
-	TimeMillis int64 // wall clock when it was sealed
-	Count      int   // records; 0 in a mark, which carries nothing
-	Records    []byte
+	Index    uint64            // tidwall/wal's number of the entry, from 1
+	Position message.LogOffset // of the entry's first byte, the length prefix
+	First    message.LogOffset // of the first record
+	End      message.LogOffset // of the first byte behind the entry
+	Count    int               // records; 0 in a mark, which carries nothing
+	Records  []byte
 }
 
 // Each calls fn for every record of the entry in order, until fn returns an error, which it returns. rec

@@ -63,14 +63,13 @@ type flusher struct {
 	failed uint64 // the opening of the log in which a sync failed
 }
 
-// sync makes the log durable up to its end as of now. Segments before the last were synced when they were
-// full.
+// sync makes the log durable up to its end as of now.
 func (f *flusher) sync(l *Log) error {
-	end := message.LogOffset(l.end.Load()) // before the path: the file is the one that holds end, or a later one
+	end := message.LogOffset(l.end.Load())
 	if end <= message.LogOffset(l.durable.Load()) {
 		return nil
 	}
-	last, ok := l.segs.last()
+	last, _, ok := l.segs.find(end - 1) // what is before it was synced when it was full
 	if !ok {
 		return nil
 	}

@@ -52,14 +52,12 @@ func (s scanned) end() int64 { return s.start + int64(s.prefix+s.length) }
 func (s scanned) public(base message.LogOffset) Entry {
 	pos := base + message.LogOffset(s.start)
 	return Entry{
-		Index:      s.index,
-		Position:   pos,
-		First:      pos + message.LogOffset(s.prefix+headBytes),
-		End:        base + message.LogOffset(s.end()),
-		Term:       s.term,
-		TimeMillis: s.millis,
-		Count:      int(s.count),
-		Records:    s.entry[headBytes:],
+		Index:    s.index,
+		Position: pos,
+		First:    pos + message.LogOffset(s.prefix+headBytes),
+		End:      base + message.LogOffset(s.end()),
+		Count:    int(s.count),
+		Records:  s.entry[headBytes:],
 	}
 }
 

@@ -104,16 +104,6 @@ func (s *segmentList) find(pos message.LogOffset) (seg segment, sealed, ok bool)
 	return s.list[i], i < len(s.list)-1, true
 }
 
-// last returns the last segment.
-func (s *segmentList) last() (Segment, bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if len(s.list) == 0 {
-		return Segment{}, false
-	}
-	return s.list[len(s.list)-1].Segment, true
-}
-
 // snapshot returns the list as it is now.
 func (s *segmentList) snapshot() []segment {
 	s.mu.RLock()

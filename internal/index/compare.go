@@ -77,21 +77,8 @@ func (c *KeyComparer) end() {
 func (c *KeyComparer) compare(stored *keyTable) error {
 	got, want := stored.sorted(c.first), c.log.sorted(c.first)
 	c.compared += uint64(len(got))
-	missing, surplus := 0, 0
-	for len(got) > 0 || len(want) > 0 {
-		switch {
-		case len(got) > 0 && len(want) > 0 && got[0] == want[0]:
-			got, want = got[1:], want[1:]
-		case len(want) == 0 || (len(got) > 0 && got[0] < want[0]):
-			surplus++
-			got = got[1:]
-		default:
-			missing++
-			want = want[1:]
-		}
-	}
-	if missing+surplus > 0 {
-		return fmt.Errorf("%d keys of the log are missing in it, %d of its keys are not in the log", missing, surplus)
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("its %d keys are not the %d that the log has in this range", len(got), len(want))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func pebbleEvents(indexDir string, h *health) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: h.fail,
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			h.breakDown(&CorruptError{Dir: indexDir, Cause: damage(info.Path, info.Details)})
+			h.breakDown(&CorruptError{Dir: indexDir, Cause: fmt.Errorf("%s: %w", info.Path, info.Details)})
 		},
 		FlushEnd: func(info pebble.FlushInfo) {
 			if info.Err == nil {

@@ -51,9 +51,6 @@ func isCorruption(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist)
 }
 
-// damage makes one line of what Pebble says about a damaged file.
-func damage(path string, details error) error { return fmt.Errorf("%s: %w", path, details) }
-
 // damagedName is the file that says why an index is damaged. Not all damage is met when an index is opened; what
 // was met once must not be met again and again.
 const (

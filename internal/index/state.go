@@ -180,7 +180,7 @@ func (d *DB) readError(err error) error {
 		return fmt.Errorf("read index %s: %w", d.dir, err)
 	}
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
-		err = damage(info.Path, info.Details)
+		err = fmt.Errorf("%s: %w", info.Path, info.Details)
 	}
 	return d.corrupt(err)
 }

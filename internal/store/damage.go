@@ -16,7 +16,6 @@ const maxDamageReports = 1024
 type damageReport struct {
 	mu struct {
 		sync.Mutex
-		count    uint64
 		reported map[message.LogOffset]struct{}
 	}
 }
@@ -27,7 +26,6 @@ func (s *Store) damaged(damage *DamagedError) error {
 	mu.Lock()
 	_, known := mu.reported[damage.Pos]
 	if !known {
-		mu.count++
 		if mu.reported == nil || len(mu.reported) >= maxDamageReports {
 			mu.reported = make(map[message.LogOffset]struct{})
 		}
@@ -40,12 +38,4 @@ func (s *Store) damaged(damage *DamagedError) error {
 			slog.Int64("log_offset", int64(damage.Pos)), slog.Any("error", damage.Cause))
 	}
 	return damage
-}
-
-// Damaged returns how many damaged messages were met since Open. Those met again after many others may
-// count again.
-func (s *Store) Damaged() uint64 {
-	s.damages.mu.Lock()
-	defer s.damages.mu.Unlock()
-	return s.damages.mu.count
 }
