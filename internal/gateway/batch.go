@@ -95,7 +95,7 @@ func (b *batch) flush() {
 func (b *batch) finish() []*v1.PublishResult {
 	b.flush()
 	for _, c := range b.calls {
-		answer, err := c.wait(b.ctx)
+		answer, err := c.wait(b.ctx, nil)
 		for n, r := range c.results {
 			place(r, answer.Header, int64(n))
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -51,7 +50,6 @@ func clientOf(ctx context.Context) *client {
 
 // pending is a call under way.
 type pending struct {
-	door     *door
 	call     *remoting.Call
 	answered chan struct{} // of capacity 1
 	answer   remoting.Response
@@ -60,7 +58,7 @@ type pending struct {
 
 // begin dispatches a request. It must be waited for.
 func (d *door) begin(ctx context.Context, code protocol.Code, h protocol.Header, body []byte) *pending {
-	p := &pending{door: d, answered: make(chan struct{}, 1)}
+	p := &pending{answered: make(chan struct{}, 1)}
 	c := clientOf(ctx)
 	p.call = remoting.NewCall(code, h, body, c, func(r remoting.Response, err error) {
 		p.answer, p.err = r, err
@@ -72,27 +70,17 @@ func (d *door) begin(ctx context.Context, code protocol.Code, h protocol.Header,
 	return p
 }
 
-// wait waits for the answer, or until ctx is done, or, when the call is held, until the server stops. The error is
-// ctx's, errStopping or, for an answer of another code than SUCCESS, a *protocol.Error beside the answer.
-func (p *pending) wait(ctx context.Context) (remoting.Response, error) {
-	stopping := p.door.stopping
-	var again <-chan time.Time
-	for done := false; !done; {
-		select {
-		case <-p.answered:
-			done = true
-		case <-ctx.Done():
-			p.call.Cancel(ctx.Err())
-			<-p.answered
-			done = true
-		case <-stopping:
-			stopping, again = nil, time.After(0)
-		case <-again: // it may be held in a moment, if it is not yet
-			again = time.After(drainTick)
-			if p.call.Held() {
-				p.call.Cancel(errStopping)
-			}
-		}
+// wait waits for the answer, or until ctx is done, or until stop, which is errStopping. The error is, for an answer of
+// another code than SUCCESS, a *protocol.Error beside the answer.
+func (p *pending) wait(ctx context.Context, stop <-chan struct{}) (remoting.Response, error) {
+	select {
+	case <-p.answered:
+	case <-ctx.Done():
+		p.call.Cancel(ctx.Err())
+		<-p.answered
+	case <-stop:
+		p.call.Cancel(errStopping)
+		<-p.answered
 	}
 	if p.err == nil && p.answer.Code != protocol.Success {
 		return p.answer, &protocol.Error{Code: p.answer.Code, Remark: p.answer.Remark}
@@ -104,7 +92,7 @@ func (p *pending) wait(ctx context.Context) (remoting.Response, error) {
 func (d *door) call(
 	ctx context.Context, code protocol.Code, h protocol.Header, body []byte,
 ) (remoting.Response, error) {
-	return d.begin(ctx, code, h, body).wait(ctx)
+	return d.begin(ctx, code, h, body).wait(ctx, nil)
 }
 
 // change is call for a request whose processor says SYSTEM_ERROR of what is wrong with the request.

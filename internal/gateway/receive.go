@@ -79,7 +79,7 @@ func (d *door) receive(ctx context.Context, in *v1.ReceiveRequest) ([]*v1.Messag
 	if err != nil {
 		return nil, err
 	}
-	answer, err := d.call(ctx, protocol.PopMessage, asked, nil)
+	answer, err := d.begin(ctx, protocol.PopMessage, asked, nil).wait(ctx, d.stopping)
 	switch answer.Code {
 	case protocol.PollingTimeout, protocol.PullNotFound, protocol.NoMessage, protocol.PullRetryImmediately:
 		return nil, nil

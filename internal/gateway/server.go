@@ -30,7 +30,6 @@ const (
 	requestTimeout = 2 * time.Minute   // for a request to arrive, and for its answer to be taken
 	idleTimeout    = 120 * time.Second // of a connection between requests
 	drainTimeout   = 5 * time.Second   // requests under way when the server stops are waited for so long
-	drainTick      = 5 * time.Millisecond
 )
 
 // Rules are the rules for messages and errors that this door has in common with the gRPC door.

@@ -90,14 +90,19 @@ func (a *api) outgoing(sent []*v2.Message, c *caller, now time.Time) ([]outgoing
 
 // queueFor checks that the topic takes the messages, and picks their queue when it matters which.
 func (a *api) queueFor(messages []outgoing) (int32, error) {
-	first := &messages[0]
-	name := first.GetTopic().GetName()
+	name := messages[0].GetTopic().GetName()
 	topic, known := a.cfg.Metadata.Topic(name)
 	if !known {
 		return 0, refuse(v2.Code_TOPIC_NOT_FOUND, "no topic "+name+" on broker "+a.cfg.BrokerName+
 			": create it first, with the message type that it is for")
 	}
-	if err := checkType(name, topic.MessageType, first.typ); err != nil {
+	return queueIn(topic, messages)
+}
+
+// queueIn is queueFor in a topic that is known.
+func queueIn(topic Topic, messages []outgoing) (int32, error) {
+	first := &messages[0]
+	if err := checkType(first.GetTopic().GetName(), topic.MessageType, first.typ); err != nil {
 		return 0, err
 	}
 	if !topic.Writable || topic.WriteQueueNums <= 0 {

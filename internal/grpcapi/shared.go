@@ -36,12 +36,9 @@ func (s *Server) Outgoing(
 	if topic.MessageType == "" {
 		topic.MessageType = typeMixed
 	}
-	if err := checkType(m.GetTopic().GetName(), topic.MessageType, all[0].typ); err != nil {
+	queueID, err := queueIn(topic, all)
+	if err != nil {
 		return nil, err
-	}
-	queueID := anyQueue
-	if group := m.GetSystemProperties().GetMessageGroup(); group != "" && topic.WriteQueueNums > 0 {
-		queueID = consistentHash(message.TagsCode(group), topic.WriteQueueNums)
 	}
 	return sendHeader(all, queueID), nil
 }
