@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -46,24 +47,23 @@ const (
 // the request go on and be used again. When a deadline comes first but the store says that Wake is on its
 // way, the request stays in stateLeaving until it is there.
 type held struct {
-	owner    any
-	waiter   store.Waiter
-	peer     uint64
-	deadline int64 // tick
+	owner  any
+	waiter store.Waiter
+	peer   uint64
 
 	// What follows is guarded by holds.mu.
-	state      holdState
-	reason     wakeReason
-	woken      bool // Wake came before the hold was complete
-	gone       bool // the connection ended
-	listed     bool // among its connection's
-	slot       int
-	next, prev *held // in the wheel's slot, or next in the ready list
-	peerNext   *held
-	peerPrev   *held
+	due.Slot // among the deadlines, in ticks
+	state    holdState
+	reason   wakeReason
+	woken    bool  // Wake came before the hold was complete
+	gone     bool  // the connection ended
+	listed   bool  // among its connection's
+	next     *held // in the ready list
+	peerNext *held
+	peerPrev *held
 }
 
-// holds is the table of all held requests: a wheel of deadlines, and a list of those that go on. No request
+// holds is the table of all held requests: a heap of deadlines, and a list of those that go on. No request
 // has a goroutine or a timer of its own; Run has one goroutine for deadlines and a few that let requests go
 // on.
 type holds struct {
@@ -79,7 +79,7 @@ type holds struct {
 	mu struct {
 		sync.Mutex
 		wake        *sync.Cond
-		wheel       wheel
+		deadlines   due.Heap[*held]
 		peers       map[uint64]*held
 		first, last *held // ready
 		waiting     int   // held, leaving or ready
@@ -154,8 +154,8 @@ func (t *holds) hold(
 		t.leave(h)
 	default:
 		h.state = stateHeld
-		h.deadline = t.tick(deadline)
-		at := t.mu.wheel.insert(h, t.now())
+		at := t.tick(deadline)
+		t.mu.deadlines.Set(h, at, 0)
 		earlier := at < t.mu.sleepUntil
 		t.mu.Unlock()
 		if earlier {
@@ -186,7 +186,7 @@ func (t *holds) woken(w *store.Waiter) {
 	case stateRunning: // hold has not come that far yet
 		h.woken = true
 	case stateHeld:
-		t.mu.wheel.remove(h)
+		t.mu.deadlines.Set(h, due.Never, 0)
 		t.readyLocked(h, wakeArrived)
 	case stateLeaving:
 		t.readyLocked(h, h.reason)
@@ -233,7 +233,7 @@ func (t *holds) disconnected(peer uint64) {
 	for h := t.mu.peers[peer]; h != nil; h = h.peerNext {
 		h.gone = true
 		if h.state == stateHeld {
-			t.mu.wheel.remove(h)
+			t.mu.deadlines.Set(h, due.Never, 0)
 			h.state, h.reason = stateLeaving, wakeGone
 			leaving = append(leaving, h)
 		}

@@ -13,53 +13,47 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// TestWheel checks against a list that every deadline is found in its tick, and not before.
-func TestWheel(t *testing.T) {
+// TestDeadlines checks against a list that every deadline is found in its tick, and not before.
+func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var w wheel
+		table := newHolds(nil, 1, 1, nil, nil)
 		now := rapid.Int64Range(0, 10_000).Draw(t, "start")
-		inside := map[*held]bool{}
+		inside := map[*held]int64{}
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": func(t *rapid.T) {
-				h := &held{deadline: now + rapid.Int64Range(-5, 3*wheelSlots).Draw(t, "deadline")}
-				if at := w.insert(h, now); at <= now && w.count == 1 {
-					t.Fatalf("looked at in tick %d, now is %d", at, now)
-				}
-				inside[h] = true
+				h, at := &held{}, now+rapid.Int64Range(-5, 1500).Draw(t, "deadline")
+				table.mu.deadlines.Set(h, at, 0)
+				inside[h] = at
 			},
 			"remove": func(*rapid.T) {
 				for h := range inside {
-					w.remove(h)
+					table.mu.deadlines.Set(h, due.Never, 0)
 					delete(inside, h)
 					break
 				}
 			},
 			"expire": func(t *rapid.T) {
-				now += rapid.Int64Range(0, 2*wheelSlots).Draw(t, "ticks")
-				for _, h := range w.expire(now, nil) {
-					if h.deadline > now || !inside[h] {
-						t.Fatalf("deadline %d expired at %d, inside %v", h.deadline, now, inside[h])
+				now += rapid.Int64Range(0, 1000).Draw(t, "ticks")
+				for _, h := range table.expireLocked(now) {
+					if at, ok := inside[h]; !ok || at > now || h.state != stateLeaving {
+						t.Fatalf("deadline %d expired at %d, inside %v", at, now, ok)
 					}
 					delete(inside, h)
 				}
 			},
 			"": func(t *rapid.T) {
-				if w.count != len(inside) {
-					t.Fatalf("counts %d, has %d", w.count, len(inside))
+				next := due.Never
+				for _, at := range inside {
+					next = min(next, at)
 				}
-				next := w.next()
-				for h := range inside {
-					if max(h.deadline, w.done+1) < min(next, w.done+wheelSlots-1) {
-						t.Fatalf("deadline %d lies before the next look %d (done %d)", h.deadline, next, w.done)
-					}
-					if h.deadline <= w.done-1 && w.done > h.deadline+wheelSlots {
-						t.Fatalf("deadline %d was passed over, done %d", h.deadline, w.done)
-					}
+				if got := table.mu.deadlines.Due(); got != next || len(table.mu.deadlines) != len(inside) {
+					t.Fatalf("%d inside, looks at %d; want %d, %d", len(table.mu.deadlines), got, len(inside), next)
 				}
 			},
 		})

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/roquetmq/roquet/internal/broker/due"
+)
+
+// holdTick is how exact deadlines of held requests are: they end at most so much late, never early, and together.
+const holdTick = 100 * time.Millisecond
+
+// expireLocked takes out all whose deadline is not after now, in ticks.
+func (t *holds) expireLocked(now int64) (expired []*held) {
+	for t.mu.deadlines.Due() <= now {
+		h := t.mu.deadlines[0]
+		t.mu.deadlines.Set(h, due.Never, 0)
+		h.state, h.reason = stateLeaving, wakeTimeUp
+		expired = append(expired, h)
+	}
+	return expired
+}
+
+// now returns the tick that has passed.
+func (t *holds) now() int64 { return int64(time.Since(t.epoch) / holdTick) }
+
+// tick returns the first tick at which deadline has passed.
+func (t *holds) tick(deadline time.Time) int64 {
+	return int64((deadline.Sub(t.epoch) + holdTick - 1) / holdTick)
+}
+
+// watchDeadlines ends holds whose time is up, until ctx is done; then it ends all holds.
+func (t *holds) watchDeadlines(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		t.mu.Lock()
+		next := t.mu.deadlines.Due()
+		t.mu.sleepUntil = next
+		t.mu.Unlock()
+		if next == due.Never {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(t.epoch.Add(time.Duration(next) * holdTick)))
+		}
+		select {
+		case <-ctx.Done():
+			t.stop()
+			return
+		case <-t.kick:
+		case <-timer.C:
+			t.mu.Lock()
+			expired := t.expireLocked(t.now())
+			t.mu.Unlock()
+			for _, h := range expired {
+				t.leave(h)
+			}
+		}
+	}
+}
+
+func (t *holds) kickDeadlines() {
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends all holds and refuses new ones.
+func (t *holds) stop() {
+	t.mu.Lock()
+	t.mu.stopped = true
+	all := t.expireLocked(due.Never - 1)
+	t.mu.wake.Broadcast()
+	t.mu.Unlock()
+	for _, h := range all {
+		t.leave(h)
+	}
+}
