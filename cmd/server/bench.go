@@ -45,15 +45,11 @@ type benchResult struct {
 
 func benchCommand(r *remote) *cobra.Command {
 	b := &bench{}
-	cmd := r.verb(
-		"bench",
-		"Send messages and read them back, and tell how fast it went",
-		cobra.NoArgs,
-		func(c *call) error {
-			b.call = c
-			return b.run()
-		},
-	)
+	short := "Send messages and read them back, and tell how fast it went"
+	cmd := r.verb("bench", short, cobra.NoArgs, func(c *call) error {
+		b.call = c
+		return b.run()
+	})
 	cmd.Long = "Send messages to a topic of its own over the native protocol, each acknowledged when it is\n" +
 		"durable, and read them back. The client costs CPU too: for the server's own limits run it on another machine."
 	flags := cmd.Flags()

@@ -113,13 +113,9 @@ func (d *doctor) askServer() bool {
 	d.note("server", fine, "", "%s is ready, answered in %s", d.Server, took.Round(100*time.Microsecond))
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		skew := asked.Add(took / 2).Sub(date.Add(time.Second / 2)).Abs() // the header has whole seconds
-		d.note(
-			"clock",
-			grade(skew, skewNoted, skewBad),
-			"synchronize both machines' clocks (chrony, systemd-timesyncd)",
-			"%s apart from the server's",
-			max(skew-time.Second/2, 0).Round(time.Second),
-		)
+		cure := "synchronize both machines' clocks (chrony, systemd-timesyncd)"
+		d.note("clock", grade(skew, skewNoted, skewBad), cure, "%s apart from the server's",
+			max(skew-time.Second/2, 0).Round(time.Second))
 	}
 	settings, err := d.GetConfig(d, &v1.GetConfigRequest{})
 	if err != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"runtime/debug"
@@ -37,22 +38,10 @@ func (d *doctor) checkDisk() {
 		d.note("disk sync", failed, "the server's user must be able to write there", "%v", err)
 		return
 	}
-	median, worst, status := times[syncs/2], times[syncs-1], fine
-	if median > slowSync {
-		status = warning
-	}
-	if median > badSync {
-		status = failed
-	}
-	d.note(
-		"disk sync",
-		status,
-		"use a local SSD: every acknowledged send waits for one; share it with nobody",
-		"fsync of 4 KiB in %s takes %s, at worst %s",
-		dir,
-		median.Round(time.Microsecond),
-		worst.Round(time.Microsecond),
-	)
+	median, worst := times[syncs/2].Round(time.Microsecond), times[syncs-1].Round(time.Microsecond)
+	cure := "use a local SSD: every acknowledged send waits for one; share it with nobody"
+	d.note("disk sync", grade(median, slowSync, badSync), cure,
+		"fsync of 4 KiB in %s takes %s, at worst %s", dir, median, worst)
 }
 
 // timeSyncs returns how long writes with fsync took in a folder, the quickest first.
@@ -98,16 +87,8 @@ func (d *doctor) checkLimits() {
 	case limit == math.MaxInt64:
 		d.note("memory", fine, "", "no limit of the control group")
 	case target > limit:
-		d.note(
-			"memory",
-			warning,
-			"GOMEMLIMIT="+strconv.FormatInt(
-				limit>>20*8/10,
-				10,
-			)+"MiB, so that memory is collected before the kernel kills",
-			"the control group allows %d MiB, and GOMEMLIMIT does not say so",
-			limit>>20,
-		)
+		cure := fmt.Sprintf("GOMEMLIMIT=%dMiB: memory is collected before the kernel kills", limit>>20*8/10)
+		d.note("memory", warning, cure, "the control group allows %d MiB, and GOMEMLIMIT does not say so", limit>>20)
 	default:
 		d.note("memory", fine, "", "GOMEMLIMIT %d MiB of %d MiB", target>>20, limit>>20)
 	}

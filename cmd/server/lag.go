@@ -23,20 +23,15 @@ type topicLag struct {
 // lagCommand shows the lag of all groups, topic by topic.
 func lagCommand(r *remote) *cobra.Command {
 	var groups []string
-	cmd := r.verb(
-		"lag [GROUP]...",
-		"Show how far groups are behind, topic by topic, the worst first",
-		cobra.ArbitraryArgs,
-		func(c *call) (err error) {
-			groups = append(groups, c.args...)
-			if len(groups) == 0 {
-				if groups, err = c.groups(); err != nil {
-					return err
-				}
+	short := "Show how far groups are behind, topic by topic, the worst first"
+	cmd := r.verb("lag [GROUP]...", short, cobra.ArbitraryArgs, func(c *call) (err error) {
+		if groups = append(groups, c.args...); len(groups) == 0 {
+			if groups, err = c.groups(); err != nil {
+				return err
 			}
-			return c.showLag(groups)
-		},
-	)
+		}
+		return c.showLag(groups)
+	})
 	cmd.Flags().StringSliceVarP(&groups, "group", "g", nil, "these groups only")
 	r.addFlags(cmd.Flags())
 	return cmd

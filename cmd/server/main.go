@@ -42,7 +42,7 @@ func command() *cobra.Command {
 	r := &remote{}
 	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand())
 	root.AddCommand(sendCommand(r), receiveCommand(r), tailCommand(r), lagCommand(r))
-	root.AddCommand(benchCommand(r), doctorCommand(r))
+	root.AddCommand(benchCommand(r), doctorCommand(r), backupCommand(r), restoreCommand())
 	root.AddCommand(nouns(r)...)
 	if dlq, _, err := root.Find([]string{"dlq"}); err == nil {
 		dlq.AddCommand(dlqCommands(r)...)

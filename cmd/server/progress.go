@@ -15,29 +15,20 @@ type progress struct{ bar *progressbar.ProgressBar }
 
 // progress begins to show it. The whole is -1 when nobody knows it.
 func (c *call) progress(whole int64, unit string) progress {
-	return newProgress(c.cmd.ErrOrStderr(), whole, unit)
-}
-
-func newProgress(w any, whole int64, unit string) progress {
-	file, ok := w.(*os.File)
-	return progress{
-		progressbar.NewOptions64(
-			whole,
-			progressbar.OptionSetWriter(
-				os.Stderr,
-			),
-			progressbar.OptionSetVisibility(ok && term.IsTerminal(int(file.Fd()))),
-			progressbar.OptionSetDescription(unit),
-			progressbar.OptionShowCount(),
-			progressbar.OptionShowIts(),
-			progressbar.OptionThrottle(200*time.Millisecond),
-			progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetRenderBlankState(false),
-		),
-	}
+	file, ok := c.cmd.ErrOrStderr().(*os.File)
+	seen := ok && term.IsTerminal(int(file.Fd()))
+	return progress{progressbar.NewOptions64(whole, progressbar.OptionSetWriter(os.Stderr),
+		progressbar.OptionSetVisibility(seen), progressbar.OptionSetDescription(unit), progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(), progressbar.OptionThrottle(200*time.Millisecond),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(false))}
 }
 
 // What cannot be shown of it does not end the work.
 
 func (p progress) add(n int) { _ = p.bar.Add(n) }
-func (p progress) end()      { _ = p.bar.Finish() }
+
+func (p progress) at(done, whole int64) {
+	p.bar.ChangeMax64(whole)
+	_ = p.bar.Set64(done)
+}
+func (p progress) end() { _ = p.bar.Finish() }

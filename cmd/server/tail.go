@@ -116,10 +116,8 @@ func (s *tailing) read(q *v1.QueueStats) error {
 		if s.max > 0 {
 			wanted = wanted[:min(len(wanted), s.max-s.written)]
 		}
-		if err := s.write(
-			wanted,
-		); err != nil || s.max > 0 && s.written >= s.max ||
-			page.GetNextOffset() <= s.next[id] {
+		err = s.write(wanted)
+		if err != nil || s.max > 0 && s.written >= s.max || page.GetNextOffset() <= s.next[id] {
 			return err
 		}
 		s.next[id] = page.GetNextOffset()

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/roquetmq/roquet/internal/backup"
+)
+
+func bucketFlags(flags *pflag.FlagSet) *backup.S3 {
+	s3 := &backup.S3{}
+	flags.StringVar(&s3.Endpoint, "s3-endpoint", "", "host:port of the buckets; that of AWS when left out")
+	flags.StringVar(&s3.Region, "s3-region", "", "region of the bucket; it is asked for when left out")
+	flags.BoolVar(&s3.Insecure, "s3-insecure", false, "reach the buckets without TLS")
+	return s3
+}
+
+// backupCommand takes a backup of a running broker.
+func backupCommand(r *remote) *cobra.Command {
+	var s3 *backup.S3
+	cmd := r.verb("backup DEST", "Back a running broker up to a folder or s3://bucket/prefix", cobra.ExactArgs(1),
+		func(c *call) error {
+			target, err := backup.OpenTarget(c.args[0], *s3)
+			if err != nil {
+				return err
+			}
+			bar := c.progress(-1, "bytes")
+			m, err := backup.Take(c, target, func(ctx context.Context, have []byte) (io.ReadCloser, error) {
+				resp, err := c.Open(ctx, http.MethodPost, "/v1/backup", have)
+				if err != nil {
+					return nil, err
+				}
+				return resp.Body, nil
+			}, bar.at)
+			bar.end()
+			if err != nil {
+				return err
+			}
+			return c.showBackup(m)
+		})
+	s3 = bucketFlags(cmd.Flags())
+	r.addFlags(cmd.Flags())
+	return cmd
+}
+
+// showBackup says what a backup has.
+func (c *call) showBackup(m *backup.Manifest) error {
+	return c.showPlain(m, "", func(row func(...any)) {
+		row("broker", m.Broker)
+		row("created", m.Created.Local().Format("2006-01-02 15:04:05"))
+		row("files", len(m.Files))
+		row("bytes", m.Bytes())
+	})
+}
+
+// restoreCommand makes a data folder of the newest backup.
+func restoreCommand() *cobra.Command {
+	var s3 *backup.S3
+	c := &call{remote: &remote{}}
+	cmd := &cobra.Command{
+		Use:   "restore SOURCE DIR",
+		Short: "Make a data folder, empty or missing, of the newest backup in a folder or s3://bucket/prefix",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.cmd = cmd
+			target, err := backup.OpenTarget(args[0], *s3)
+			if err != nil {
+				return err
+			}
+			bar := c.progress(-1, "bytes")
+			m, err := backup.Restore(cmd.Context(), target, args[1], bar.at)
+			bar.end()
+			if err != nil {
+				return err
+			}
+			return c.showBackup(m)
+		},
+	}
+	s3 = bucketFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table, or json for scripts")
+	return cmd
+}
