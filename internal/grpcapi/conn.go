@@ -22,6 +22,7 @@ type connInfo struct {
 	remote netip.AddrPort
 	local  netip.AddrPort // what the client dialled, unless something between translated it
 
+	blame   func()       // counts a fault of the client; may be nil
 	owes    atomic.Int64 // bytes of requests that are not whole; see meter
 	writing atomic.Int64 // bytes of messages that it was given and has not taken
 	out     *corkedWriter
@@ -55,6 +56,9 @@ func (h *handshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	info := &connInfo{id: h.nextID(), remote: addrPort(conn.RemoteAddr()), local: addrPort(conn.LocalAddr())}
 	if handed, ok := conn.(interface{ Listener() *remoting.Listener }); ok {
 		info.via = handed.Listener()
+	}
+	if handed, ok := conn.(interface{ Blame() }); ok {
+		info.blame = handed.Blame
 	}
 	return newMeteredConn(conn, h.meter, info), info, nil
 }

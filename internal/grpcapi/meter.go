@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -22,11 +23,16 @@ import (
 const (
 	frameHeadBytes = 9
 	frameData      = 0
+	frameReset     = 3
 	requestHead    = 5 // gRPC's own head of a message
 	prefaceBytes   = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
 	// smallDebt is what a connection may owe however much the others do.
 	smallDebt = 1 << 20
+
+	// mostResets is how many requests a client may give up on one connection in a second: one that begins requests
+	// to drop them has the work done for nothing (CVE-2023-44487).
+	mostResets = 1000
 )
 
 // inboundError says that a connection was closed for the requests it has begun and not finished.
@@ -37,6 +43,8 @@ func (e *inboundError) Error() string {
 	return fmt.Sprintf("requests begun and not finished: %d bytes on this connection, %d on all, limit %d",
 		e.own, e.all, e.limit)
 }
+
+var errResets = fmt.Errorf("more than %d requests given up in a second", mostResets)
 
 // meter counts what all connections owe.
 type meter struct {
@@ -58,6 +66,9 @@ type meteredConn struct {
 	have  int // bytes of head
 	ended atomic.Bool
 	out   corkedWriter
+
+	resets int // since then, for a second at most
+	since  time.Time
 }
 
 func newMeteredConn(conn net.Conn, m *meter, info *connInfo) *meteredConn {
@@ -67,7 +78,7 @@ func newMeteredConn(conn net.Conn, m *meter, info *connInfo) *meteredConn {
 	return c
 }
 
-// Read reads and counts. Error: *inboundError.
+// Read reads and counts. Errors: *inboundError, errResets.
 func (c *meteredConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if data := c.scan(p[:n]); data > 0 {
@@ -76,11 +87,17 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 			return 0, c.meter.over(c.info, &inboundError{own: own, all: all, limit: c.meter.limit})
 		}
 	}
+	if c.resets > mostResets {
+		return 0, c.meter.over(c.info, errResets)
+	}
 	return n, err
 }
 
 func (m *meter) over(info *connInfo, err error) error {
 	m.closed.Add(1)
+	if info.blame != nil {
+		info.blame()
+	}
 	m.log.Warn("connection closed", slog.Any("remote_addr", info.remote), slog.Any("error", err))
 	return err
 }
@@ -94,6 +111,13 @@ func (c *meteredConn) Close() error {
 		c.meter.all.Add(-c.info.owes.Swap(0))
 	}
 	return c.Conn.Close()
+}
+
+func (c *meteredConn) countReset(now time.Time) {
+	if now.Sub(c.since) > time.Second {
+		c.since, c.resets = now, 0
+	}
+	c.resets++
 }
 
 // scan follows the frames and returns how many bytes were payload of DATA frames.
@@ -116,8 +140,11 @@ func (c *meteredConn) scan(b []byte) (data int64) {
 			c.have = 0
 			c.skip = int(c.head[0])<<16 | int(c.head[1])<<8 | int(c.head[2])
 			c.data = 0
-			if c.head[3] == frameData {
+			switch c.head[3] {
+			case frameData:
 				c.data = c.skip
+			case frameReset:
+				c.countReset(time.Now())
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -105,6 +106,24 @@ func (d *door) neighbour() {
 		d.t.Fatal(err)
 	}
 	wantCode(d.t, answer.GetStatus(), v2.Code_OK)
+}
+
+// A client that begins requests to drop them loses its connection (CVE-2023-44487); others do not notice.
+func TestRapidReset(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, nil)
+	c := d.raw()
+	for i := range uint32(3 * mostResets) {
+		if c.open(2*i+1, "QueryRoute") != nil || c.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel) != nil {
+			break
+		}
+	}
+	select {
+	case <-c.ended:
+	case <-time.After(20 * time.Second):
+		t.Error("it still has its connection")
+	}
+	d.neighbour()
 }
 
 func TestMeterFollowsFrames(t *testing.T) {

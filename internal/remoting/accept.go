@@ -120,7 +120,8 @@ func (s *Server) hand(c *Conn, to ConnHandler) {
 	c.read.in.giveBack(&c.eng.chunks)
 	from := c.remote.Addr()
 	release := func() { s.doors.leave(from) }
-	to(&handed{Conn: c.nc, prefix: prefix, via: c.via, remote: c.remote, release: release})
+	blame := func() { s.eng.tarpit.blame(from, time.Now()) }
+	to(&handed{Conn: c.nc, prefix: prefix, via: c.via, remote: c.remote, release: release, blame: blame})
 }
 
 // janitor closes connections that have been silent too long, and writes answers that a FlushPending was

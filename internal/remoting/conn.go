@@ -329,6 +329,7 @@ func (c *Conn) logEnd(err error) {
 		log.Debug("connection ended", slog.Any("remote_addr", c.remote), slog.Any("error", err))
 	default:
 		c.eng.count.broken.Add(1)
+		c.eng.tarpit.blame(c.remote.Addr(), time.Now())
 		c.eng.throttle.warn(log, "connection closed for its fault", slog.Any("remote_addr", c.remote),
 			slog.Any("error", err))
 	}

@@ -48,6 +48,7 @@ type pools struct {
 type watch struct {
 	count    counters
 	throttle throttle
+	tarpit   tarpit
 }
 
 // counters of an engine, all since its start.

@@ -9,7 +9,8 @@ import (
 )
 
 // A ConnHandler takes over a connection that speaks its protocol, with nothing of it consumed. It owns the
-// connection and may return before it is done with it. The connection has a method Listener() *Listener, and
+// connection and may return before it is done with it. The connection has the methods Listener() *Listener and
+// Blame(), which counts a fault of the client, and
 // its RemoteAddr is the one that a PROXY header named; the connection counts against the server's limits
 // until it is closed.
 type ConnHandler func(conn net.Conn)
@@ -21,6 +22,7 @@ type handed struct {
 	via     *Listener
 	remote  netip.AddrPort
 	release func() // called once when it is closed; may be nil
+	blame   func()
 	once    sync.Once
 }
 
@@ -42,6 +44,9 @@ func (h *handed) RemoteAddr() net.Addr {
 	}
 	return h.Conn.RemoteAddr()
 }
+
+// Blame counts a fault of the client, whose next connections then wait.
+func (h *handed) Blame() { h.blame() }
 
 // Listener returns the listener the connection came through.
 func (h *handed) Listener() *Listener { return h.via }

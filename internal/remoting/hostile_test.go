@@ -125,7 +125,7 @@ func attack(rng *rand.Rand, addr string, bad [][]byte) {
 // TestHostileNeighbours: 64 connections send garbage while a client works. It sees no error, memory stays
 // flat, and nothing is left over.
 func TestHostileNeighbours(t *testing.T) {
-	h := start(t, echoRoutes(), withLimits(Limits{FrameTimeout: time.Second}))
+	h := start(t, echoRoutes(), withLimits(Limits{FrameTimeout: time.Second, FaultDelay: 1}))
 	c := h.client(t)
 	invoke(t, c, codeEcho, nil, nil)
 	var bad [][]byte

@@ -25,6 +25,7 @@ type Limits struct {
 	WriteTimeout     time.Duration // a quarter of a MiB of answers not taken (30 s)
 	CallTimeout      time.Duration // deadline of native calls, which carry none (2.5 s; clients wait 3)
 	DrainTimeout     time.Duration // at the end, for calls in flight and untaken answers (5 s)
+	FaultDelay       time.Duration // new connections of who misbehaved wait this for each fault (100 ms); see tarpit
 	KeepAliveTimeout time.Duration // a peer that vanished without a word is noticed after this (45 s)
 }
 
@@ -45,6 +46,7 @@ func (l *Limits) setDefaults() {
 	defaultInt(&l.WriteTimeout, 30*time.Second)
 	defaultInt(&l.CallTimeout, 2500*time.Millisecond)
 	defaultInt(&l.DrainTimeout, 5*time.Second)
+	defaultInt(&l.FaultDelay, 100*time.Millisecond)
 	defaultInt(&l.KeepAliveTimeout, 45*time.Second)
 }
 
@@ -73,6 +75,7 @@ func (l *Limits) validate() error {
 	for name, d := range map[string]time.Duration{
 		"IdleTimeout": l.IdleTimeout, "FrameTimeout": l.FrameTimeout, "WriteTimeout": l.WriteTimeout,
 		"CallTimeout": l.CallTimeout, "DrainTimeout": l.DrainTimeout, "KeepAliveTimeout": l.KeepAliveTimeout,
+		"FaultDelay": l.FaultDelay,
 	} {
 		least(name, int64(d), 1)
 	}

@@ -83,11 +83,15 @@ func classify(b []byte) kind {
 // the way, so the answer is kindNative, kindHTTP1 or kindHTTP2, with the bytes still in the connection's
 // input.
 func (s *Server) sniff(c *Conn) (kind, error) {
-	var proxied, secured bool
+	var proxied, secured, held bool
 	for {
 		k, err := c.firstBytes()
 		if err != nil {
 			return k, err
+		}
+		if !held && k != kindProxyV1 && k != kindProxyV2 { // after the header that says who it is
+			held = true
+			s.hold(c)
 		}
 		switch {
 		case (k == kindProxyV1 || k == kindProxyV2) && !proxied && !secured:
@@ -212,6 +216,7 @@ func (s *Server) logEndOfSniffing(c *Conn, k kind, err error) {
 		return
 	}
 	s.eng.count.broken.Add(1)
+	s.eng.tarpit.blame(c.remote.Addr(), time.Now())
 	attrs := []slog.Attr{
 		slog.Any("remote_addr", c.remote), slog.String("listener", c.via.Name), slog.Any("error", err),
 	}
