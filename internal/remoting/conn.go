@@ -273,12 +273,12 @@ func (c *Conn) waitForCalls(deadline time.Time) bool {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for int(c.state.open.Load()) > c.eng.limits.MaxCallsPerConn {
+		if c.state.ended.Load() { // after gated was set: whoever ends the connection sees one or the other
+			return false
+		}
 		select {
 		case <-c.read.gate:
 		case <-timer.C:
-			return false
-		}
-		if c.state.ended.Load() {
 			return false
 		}
 	}
