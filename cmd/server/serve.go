@@ -11,7 +11,6 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc/grpclog"
 
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/service"
@@ -48,10 +47,7 @@ func serveCommand() *cobra.Command {
 			if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
 				logger.Debug("no memory limit was found", "error", err)
 			}
-			problems := slog.NewLogLogger(logger.With("component", "grpc").Handler(), slog.LevelWarn).Writer()
-			grpclog.SetLoggerV2(
-				grpclog.NewLoggerV2(io.Discard, io.Discard, problems),
-			) // its own errors come here, too
+			service.LogGRPC(logger)
 			svc, err := service.New(loaded.Config, buildVersion(), logger, level)
 			if err != nil {
 				return err

@@ -4,14 +4,23 @@ package service
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"time"
+
+	"google.golang.org/grpc/grpclog"
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/grpcapi"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
+
+// LogGRPC has the errors that grpc-go finds by itself written to log. It is called once, before New.
+func LogGRPC(log *slog.Logger) {
+	problems := slog.NewLogLogger(log.With("component", "grpc").Handler(), slog.LevelWarn).Writer()
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, problems))
+}
 
 // newGRPC makes the door of the 5.x clients over the broker's registry.
 func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) {
