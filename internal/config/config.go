@@ -39,6 +39,7 @@ type Config struct {
 	Topic    Topic
 	Message  Message
 	Client   Client
+	Auth     Auth
 	Log      Log
 }
 
@@ -143,6 +144,16 @@ type Client struct {
 	DrainDelay       time.Duration // drainDelay, default 0: how long a stop serves on after it left the name servers
 }
 
+// Auth says who may come in and what for: docs/security.md. Values of the first two: auto (as soon as there is a
+// user), true, false.
+type Auth struct {
+	Authentication   string // authenticationEnabled, default auto: requests need credentials
+	Authorization    string // authorizationEnabled, default auto: and rights
+	File             string // authFile: YAML with users and rules, or a plain_acl.yml of RocketMQ 4
+	InitUser         string // initAuthenticationUser: a super user, {"username":…,"password":…}
+	InnerCredentials string // innerClientAuthenticationCredentials: {"accessKey":…,"secretKey":…}, a super user too
+}
+
 // Log says how the process reports.
 type Log struct {
 	Level  string // debug, info, warn, error
@@ -198,7 +209,8 @@ func New() *Config {
 			ChannelExpiry:    120 * time.Second,
 			RegisterInterval: 30 * time.Second,
 		},
-		Log: Log{Level: "info", Format: "text"},
+		Auth: Auth{Authentication: "auto", Authorization: "auto"},
+		Log:  Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -256,6 +268,13 @@ func (c *Config) Validate() error {
 	}
 	if c.Topic.DefaultQueueNums < 1 || c.Topic.DefaultQueueNums > 1024 {
 		bad("defaultTopicQueueNums", "%d is outside 1 … 1024", c.Topic.DefaultQueueNums)
+	}
+	for key, value := range map[string]string{
+		"authenticationEnabled": c.Auth.Authentication, "authorizationEnabled": c.Auth.Authorization,
+	} {
+		if !slices.Contains([]string{"auto", "true", "false"}, value) {
+			bad(key, "%q is none of auto (as soon as there is a user), true, false", value)
+		}
 	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		bad("logLevel", "%q is none of debug, info, warn, error", c.Log.Level)

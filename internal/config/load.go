@@ -163,7 +163,11 @@ func (l *Loaded) Print(w io.Writer) error {
 		if origin == "" {
 			origin = "default"
 		}
-		if _, err := fmt.Fprintf(w, "# %s (%s)\n%s=%s\n", s.Usage, origin, s.Key, s.Text()); err != nil {
+		line := s.Key + "=" + s.Shown()
+		if s.Shown() != s.Text() {
+			line = "# " + line
+		}
+		if _, err := fmt.Fprintf(w, "# %s (%s)\n%s\n", s.Usage, origin, line); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,8 @@ func (s *Setting) Text() string {
 	switch v := s.value.(type) {
 	case *string:
 		return *v
+	case *secret:
+		return string(*v)
 	case *bool:
 		return strconv.FormatBool(*v)
 	case *int:
@@ -44,6 +46,14 @@ func (s *Setting) Text() string {
 	}
 }
 
+// Shown is Text for others to see: of a secret only whether it is set.
+func (s *Setting) Shown() string {
+	if v, ok := s.value.(*secret); ok && *v != "" {
+		return "(secret)"
+	}
+	return s.Text()
+}
+
 // Set parses text into the setting. The error names the key, the text and what was wanted.
 func (s *Setting) Set(text string) error {
 	text = strings.TrimSpace(text)
@@ -51,6 +61,8 @@ func (s *Setting) Set(text string) error {
 	switch v := s.value.(type) {
 	case *string:
 		*v = text
+	case *secret:
+		*v = secret(text)
 	case *bool:
 		*v, err = strconv.ParseBool(strings.ToLower(text))
 	case *int:
@@ -92,6 +104,9 @@ func (s *Setting) wanted() string {
 		return "a whole number"
 	}
 }
+
+// secret is a text that nobody is shown.
+type secret string
 
 // millis and hours are durations whose bare number has that unit in the original's files.
 type (
@@ -135,7 +150,7 @@ func parseBytes(text string) (int64, error) {
 //lint:long a table: one entry a key
 func (c *Config) Settings() []Setting {
 	id, l, s, t, m, k := &c.Identity, &c.Listen, &c.Store, &c.Topic, &c.Message, &c.Client
-	x := &c.TLS
+	x, a := &c.TLS, &c.Auth
 	return []Setting{
 		{"roles", "roles", "what this process does: nameserver, broker", false, &c.Roles},
 		{"brokerClusterName", "cluster", "name of the cluster", false, &id.ClusterName},
@@ -276,6 +291,30 @@ func (c *Config) Settings() []Setting {
 		{
 			"drainDelay", "drain-delay",
 			"a stop serves on so long after leaving the name servers", false, ms(&k.DrainDelay),
+		},
+
+		{
+			"authenticationEnabled", "authentication",
+			"requests need credentials: auto (once a user exists), true, false", false, &a.Authentication,
+		},
+		{
+			"authorizationEnabled", "authorization",
+			"requests need rights: auto (with authentication), true, false", false, &a.Authorization,
+		},
+		{
+			"authFile", "auth-file",
+			"YAML with users and rules, or a plain_acl.yml; read again when it changes", false, &a.File,
+		},
+		{
+			"initAuthenticationUser", "init-user",
+			`a super user, {"username":…,"password":…}; better in a file`, false, (*secret)(&a.InitUser),
+		},
+		{
+			"innerClientAuthenticationCredentials",
+			"inner-credentials",
+			`who this broker is to name servers, {"accessKey":…,"secretKey":…}`,
+			false,
+			(*secret)(&a.InnerCredentials),
 		},
 
 		{"logLevel", "log-level", "debug, info, warn, error", true, &c.Log.Level},

@@ -5,7 +5,9 @@ package gateway
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/netip"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -26,7 +28,11 @@ func (c *client) ID() uint64 { return c.id }
 // RemoteAddr is the client's address, the one a PROXY header named if there was one.
 func (c *client) RemoteAddr() netip.AddrPort { return c.remote }
 
-type clientKey struct{}
+// Keys of what a request's context carries.
+type (
+	clientKey struct{} // *client
+	userKey   struct{} // string: who makes the request
+)
 
 // accepted takes note of where a connection came from.
 func (d *door) accepted(ctx context.Context, conn net.Conn) context.Context {
@@ -48,6 +54,17 @@ func clientOf(ctx context.Context) *client {
 	return &client{}
 }
 
+// identified is the request with who makes it in its context. What is not below /v1/ is for everybody.
+func (d *door) identified(r *http.Request) (*http.Request, error) {
+	gate := d.cfg.Gate
+	if gate == nil || !gate.Closed() || !strings.HasPrefix(r.URL.Path, "/v1/") {
+		return r, nil
+	}
+	user, err := gate.Identify(r.Header.Get("Authorization"), r.Header.Get("X-Mq-Date-Time"),
+		clientOf(r.Context()).remote.Addr())
+	return r.WithContext(context.WithValue(r.Context(), userKey{}, user)), err
+}
+
 // pending is a call under way.
 type pending struct {
 	call     *remoting.Call
@@ -66,6 +83,7 @@ func (d *door) begin(ctx context.Context, code protocol.Code, h protocol.Header,
 	})
 	p.call.Protocol, p.call.Version, p.call.Via = remoting.ProtocolREST, protocol.VersionCurrent, c.via
 	p.call.Language = protocol.LanguageHTTP
+	p.call.User, _ = ctx.Value(userKey{}).(string)
 	d.registry.Dispatch(ctx, p.call)
 	return p
 }

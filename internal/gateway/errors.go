@@ -143,6 +143,10 @@ func (d *door) refusalOf(err error) *refusal {
 // fail answers with an error.
 func (d *door) fail(w http.ResponseWriter, err error) {
 	status, e := d.errorOf(err)
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Basic realm="roquet", charset="UTF-8"`)
+		w.Header().Add("WWW-Authenticate", `Bearer realm="roquet"`)
+	}
 	d.write(w, typeJSON, status, append(d.encode(e), '\n'))
 }
 

@@ -49,6 +49,7 @@ type Config struct {
 	BrokerName   string
 	MaxBodyBytes func() int              // the largest message body in force
 	Orderly      func(group string) bool // whether a group receives in order
+	Gate         remoting.Gate           // nil: everybody may
 	Ready        func() error            // nil, or why clients should not come
 	// Backup writes the broker's data as a tar stream, without the files in have, a JSON array: see internal/backup.
 	Backup func(ctx context.Context, w io.Writer, have []byte) error
@@ -97,6 +98,7 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		v1.RegisterMessageServiceHandlerClient(ctx, d.plain, messages{d}),
 		v1.RegisterGroupServiceHandlerClient(ctx, d.plain, groups{d}),
 		v1.RegisterClusterServiceHandlerClient(ctx, d.plain, cluster{d}),
+		v1.RegisterUserServiceHandlerClient(ctx, d.plain, users{d}),
 	)
 	d.routes = http.NewServeMux()
 	for pattern, handler := range map[string]http.HandlerFunc{
@@ -161,7 +163,11 @@ func (s *Server) Run(ctx context.Context) error {
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.recovered(w, r)
 	r.URL.RawPath = r.URL.EscapedPath() // so that it is decoded by whoever splits it, and once
-	if err := d.checkQuery(r); err != nil {
+	r, err := d.identified(r)
+	if err == nil {
+		err = d.checkQuery(r)
+	}
+	if err != nil {
 		d.fail(w, err)
 		return
 	}

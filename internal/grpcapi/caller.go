@@ -13,12 +13,14 @@ import (
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
-// Metadata keys. What else clients send (dates, versions, protocol names) has no effect. Source:
+// Metadata keys. What else clients send (versions, protocol names) has no effect. Source:
 // GrpcConstants.java.
 const (
 	keyClientID      = "x-mq-client-id"
 	keyLanguage      = "x-mq-language"
 	keyClientVersion = "x-mq-client-version"
+	keyAuthorization = "authorization"
+	keyDateTime      = "x-mq-date-time"
 )
 
 // maxClientIDBytes bounds what a client may call itself.
@@ -30,6 +32,7 @@ type caller struct {
 	session  *session // nil as long as the client has not sent settings
 	conn     *connInfo
 	language protocol.LanguageCode
+	user     string // empty while nobody needs credentials
 }
 
 // peer is the caller for calls: its session, or the connection when it has none.
@@ -40,9 +43,16 @@ func (c *caller) peer() remoting.Peer {
 	return c.conn
 }
 
-// caller finds out who makes an rpc. Errors: CLIENT_ID_REQUIRED.
+// caller finds out who makes an rpc. Errors: UNAUTHORIZED, CLIENT_ID_REQUIRED.
 func (a *api) caller(ctx context.Context) (caller, error) {
 	c := caller{conn: connOf(ctx), clientID: oneValue(ctx, keyClientID)}
+	if gate := a.cfg.Gate; gate != nil && gate.Closed() {
+		var err error
+		c.user, err = gate.Identify(oneValue(ctx, keyAuthorization), oneValue(ctx, keyDateTime), c.conn.remote.Addr())
+		if err != nil {
+			return c, err
+		}
+	}
 	if strings.TrimSpace(c.clientID) == "" {
 		return c, refuse(v2.Code_CLIENT_ID_REQUIRED, "client id cannot be empty")
 	}
@@ -52,6 +62,7 @@ func (a *api) caller(ctx context.Context) (caller, error) {
 	if c.session = a.sessions.find(c.clientID); c.session != nil {
 		c.language = c.session.language
 		c.session.touch()
+		c.session.belongsTo(c.user)
 		return c, nil
 	}
 	c.language = languageOf(oneValue(ctx, keyLanguage))

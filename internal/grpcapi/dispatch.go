@@ -81,7 +81,7 @@ func (a *api) newCall(
 	call := remoting.NewCall(code, h, body, c.peer(), done)
 	call.Protocol = remoting.ProtocolGRPC
 	call.Version = protocol.VersionCurrent
-	call.Language = c.language
+	call.Language, call.User = c.language, c.user
 	call.Via = c.conn.via
 	if deadline, ok := ctx.Deadline(); ok {
 		call.Deadline = deadline

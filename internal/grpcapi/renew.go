@@ -220,7 +220,7 @@ func (a *api) changeLater(
 	ctx context.Context, s *session, one *receipt, handle string, invisible time.Duration,
 	done func(*protocol.ReceiptsResponseHeader, error),
 ) {
-	c := &caller{clientID: s.clientID, session: s, conn: &connInfo{}, language: s.language}
+	c := &caller{clientID: s.clientID, session: s, conn: &connInfo{}, language: s.language, user: *s.user.Load()}
 	a.registry.Dispatch(
 		ctx,
 		a.newCall(ctx, c, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{

@@ -69,6 +69,7 @@ type Config struct {
 	BrokerName   string
 	MaxBodyBytes func() int          // the largest message body in force
 	MaxDelay     time.Duration       // how far ahead a message may ask to be delivered
+	Gate         remoting.Gate       // tells who makes an rpc; nil: everybody may
 	Ready        func() error        // nil, or why clients should not come
 	OnEnd        func(remoting.Peer) // is told of each session that ended, as of a connection; it must not block
 	Limits       Limits

@@ -28,7 +28,8 @@ type session struct {
 	profile  atomic.Pointer[profile]
 	remote   atomic.Pointer[netip.AddrPort]
 	receipts receipts
-	expired  atomic.Bool // the broker has given it up
+	expired  atomic.Bool            // the broker has given it up
+	user     atomic.Pointer[string] // who made its last rpc; in whose name its receipts are renewed
 
 	mu struct {
 		sync.Mutex
@@ -53,6 +54,13 @@ func (s *session) RemoteAddr() netip.AddrPort {
 		return *addr
 	}
 	return netip.AddrPort{}
+}
+
+// belongsTo notes whose the session is.
+func (s *session) belongsTo(user string) {
+	if old := s.user.Load(); old == nil || *old != user {
+		s.user.Store(&user)
+	}
 }
 
 func (s *session) touch() { s.seen.Store(time.Now().UnixMilli()) }
@@ -116,6 +124,7 @@ func (s *sessions) open(c *caller) *session {
 	made := &session{api: s.api, id: s.api.registry.NextPeerID(), clientID: c.clientID, language: c.language}
 	made.mu.topics, made.mu.pending = map[string]bool{}, map[string]*question{}
 	made.remote.Store(&c.conn.remote)
+	made.belongsTo(c.user)
 	made.touch()
 	s.mu.byID[c.clientID] = made
 	return made

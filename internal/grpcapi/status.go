@@ -65,6 +65,7 @@ var responseCodes = map[protocol.ResponseCode]v2.Code{
 	protocol.ServiceNotAvailable:           v2.Code_INTERNAL_SERVER_ERROR,
 	protocol.VersionNotSupported:           v2.Code_VERSION_UNSUPPORTED,
 	protocol.NoPermission:                  v2.Code_FORBIDDEN,
+	protocol.Unauthenticated:               v2.Code_UNAUTHORIZED,
 	protocol.TopicNotExist:                 v2.Code_TOPIC_NOT_FOUND,
 	protocol.TopicExistAlready:             v2.Code_BAD_REQUEST,
 	protocol.PullNotFound:                  v2.Code_MESSAGE_NOT_FOUND,

@@ -22,8 +22,8 @@ import (
 type telemetryStream = grpc.BidiStreamingServer[v2.TelemetryCommand, v2.TelemetryCommand]
 
 // Telemetry is the stream that a client keeps open: it sends its settings, gets them back merged, once for each
-// time, and takes commands. Without a client id it gets a status and the end of the stream. It ends when the
-// client closes its side, or with the connection. Source: ClientActivity.java telemetry.
+// time, and takes commands. Without a client id, credentials or rights it gets a status and the end of the stream.
+// It ends when the client closes its side, or with the connection. Source: ClientActivity.java telemetry.
 func (a *api) Telemetry(rpc telemetryStream) error {
 	c, err := a.caller(rpc.Context())
 	if err != nil {
@@ -55,6 +55,9 @@ func (a *api) listen(rpc telemetryStream, c *caller, st *stream) error {
 		switch said := cmd.GetCommand().(type) {
 		case *v2.TelemetryCommand_Settings:
 			if err := a.settled(rpc.Context(), c, st, said.Settings); err != nil {
+				if s := statusOf(err); s.GetCode() == v2.Code_UNAUTHORIZED || s.GetCode() == v2.Code_FORBIDDEN {
+					return st.send(&v2.TelemetryCommand{Status: s})
+				}
 				return telemetryError(err)
 			}
 		case *v2.TelemetryCommand_ThreadStackTrace:

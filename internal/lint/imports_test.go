@@ -25,6 +25,7 @@ var ranks = map[string]int{
 	"internal/broker/":         30, // broker/filter, broker/offset
 	"internal/broker":          40,
 	"internal/nameserver":      40,
+	"internal/auth":            45, // users and rules
 	"internal/remoting":        50,
 	"internal/telemetry":       60,
 	"internal/grpcapi":         60,
@@ -55,6 +56,7 @@ var fences = map[string][]string{
 // wireFree lists packages that must not know a wire format.
 var wireFree = []string{
 	"internal/broker",
+	"internal/auth",
 	"internal/nameserver",
 	"internal/store",
 	"internal/index",

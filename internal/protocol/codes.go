@@ -14,6 +14,10 @@ const BackupStore Code = 1_000_001
 // more.
 type ResponseCode int32
 
+// Unauthenticated answers calls of doors that tell who has no valid credentials from who may not: it is no code of
+// Apache's and never leaves by the native protocol, where both are NoPermission.
+const Unauthenticated ResponseCode = 401
+
 // Error is an answer other than success: the only error a client ever sees. Remark is a sentence for the
 // user.
 type Error struct {

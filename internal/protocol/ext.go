@@ -79,6 +79,17 @@ func (e *Ext) All() iter.Seq2[string, string] {
 	}
 }
 
+// Sorted yields the fields in ascending order of their names, of a repeated name the one that counts.
+func (e *Ext) Sorted() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, i := range e.order() {
+			if !yield(e.At(i)) {
+				return
+			}
+		}
+	}
+}
+
 // Clone returns a copy that shares no memory with the frame.
 func (e *Ext) Clone() Ext {
 	c := Ext{n: e.n, inline: e.inline}

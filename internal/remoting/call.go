@@ -12,7 +12,7 @@ import (
 )
 
 // A Call is one request on its way, from whichever door. Its exported fields are set before Dispatch and
-// read-only after, but for Header, which Handle fills in.
+// read-only after, but for Header, which Handle fills in, and User.
 //
 // A call ends exactly once. Reply, ReplyLater, Fail and FailLater may be called from any goroutine; a second
 // one is a bug of the processor: it is logged, counted and otherwise without effect (under the build tag
@@ -26,6 +26,7 @@ type Call struct {
 	Language protocol.LanguageCode
 	Protocol Protocol
 	OneWay   bool   // no answer is written, not even an error
+	User     string // who makes it: set by doors that know, else by the wrapper that finds out; empty: nobody known
 	Method   string // the door's own name of the call, such as a gRPC method; empty: the code's name says it
 
 	Ext      *protocol.Ext   // native calls: the fields as sent; valid until the processor returns

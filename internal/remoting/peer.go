@@ -42,6 +42,15 @@ type Peer interface {
 	RemoteAddr() netip.AddrPort
 }
 
+// A Gate tells doors who makes a request. What that user may do, the registry's wrapper decides.
+type Gate interface {
+	// Closed tells whether requests need credentials.
+	Closed() bool
+	// Identify returns the user that an Authorization header proves; empty for nobody who is let in by other
+	// reasons. The error is a *protocol.Error for the client. date is what is signed besides, where there is one.
+	Identify(authorization, date string, from netip.Addr) (user string, err error)
+}
+
 // A Caller is a peer that takes requests from the server. Conn is one.
 type Caller interface {
 	// Invoke sends a request and waits for the answer or for ctx. Errors: ErrConnClosed, ctx.Err().

@@ -119,7 +119,7 @@ func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol
 		answer, err := remote.client.Invoke(
 			ctx,
 			protocol.GetRouteInfoByTopic,
-			&protocol.GetRouteInfoRequestHeader{Topic: topic},
+			remote.as.sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil),
 			nil,
 		)
 		if err != nil || answer.Code != int32(protocol.Success) {

@@ -44,6 +44,7 @@ type node struct {
 	assigns *assignmentRequests
 	self    *nodeRequests
 	timers  *timerRequests
+	users   *userRequests
 
 	transactions *transactionRequests
 	recalls      *recallRequests

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/filter/sql92"
@@ -71,6 +72,7 @@ func codeOf(err error) (protocol.ResponseCode, bool) {
 		{protocol.SubscriptionNotExist, isA[*broker.SubscriptionMissingError](err)},
 		{protocol.SubscriptionNotLatest, errors.Is(err, broker.ErrSubscriptionNotLatest)},
 		{protocol.SubscriptionParseFailed, isA[*broker.SubscriptionParseError](err)},
+		{protocol.NoPermission, isA[*auth.ChangeError](err)}, // the original's code for all of them
 		{protocol.SystemBusy, isA[*commitlog.BusyError](err)},
 		{protocol.ServiceNotAvailable, isA[*commitlog.DiskFullError](err)},
 		{protocol.ServiceNotAvailable, isA[*commitlog.BrokenError](err)},

@@ -32,6 +32,7 @@ func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) 
 		MaxBodyBytes: rules.sender.MaxMessageBytes,
 		MaxDelay:     broker.DefaultTimerMaxDelay,
 		Ready:        s.ready,
+		Gate:         s.access,
 		OnEnd:        func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
 		Limits:       grpcapi.DefaultLimits(),
 		Logger:       s.log.With(slog.String("component", "grpc")),

@@ -122,7 +122,7 @@ func (s *settings) show(context.Context, *remoting.Call) (remoting.Response, err
 	cfg := s.options.load()
 	var text bytes.Buffer
 	for _, setting := range cfg.Settings() {
-		value := setting.Text()
+		value := setting.Shown()
 		if setting.Key == "listenPort" {
 			value = strconv.Itoa(cfg.Listen.Port(cfg.Listen.BrokerPort))
 		}

@@ -36,8 +36,9 @@ type registrar struct {
 type remoteNames struct {
 	addr   string
 	client *remoting.Client
-	known  bool // the last registration succeeded
-	warned bool // the last one failed, and the log says so
+	as     signer // zero: the name server asks for none
+	known  bool   // the last registration succeeded
+	warned bool   // the last one failed, and the log says so
 }
 
 // lost: it does not know this broker, or may have forgotten it with the connection.
@@ -56,6 +57,10 @@ func newRegistrar(
 	cfg *config.Config,
 	log *slog.Logger,
 ) (*registrar, error) {
+	inner, err := innerCredentials(&cfg.Auth)
+	if err != nil {
+		return nil, err
+	}
 	r := &registrar{
 		self: self, topics: topics, local: local, interval: cfg.Client.RegisterInterval,
 		changed: make(chan struct{}, 1), log: log.With("component", "registrar"),
@@ -72,7 +77,7 @@ func newRegistrar(
 		if err != nil {
 			return nil, err
 		}
-		r.remotes = append(r.remotes, &remoteNames{addr: addr, client: client})
+		r.remotes = append(r.remotes, &remoteNames{addr: addr, client: client, as: inner})
 	}
 	topics.OnChange(r.topicsChanged)
 	return r, nil
@@ -186,7 +191,7 @@ func invoke(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	answer, err := remote.client.Invoke(ctx, code, h, body)
+	answer, err := remote.client.Invoke(ctx, code, remote.as.sign(h, body), body)
 	if err == nil && answer.Code != 0 {
 		err = fmt.Errorf("answer code %d: %s", answer.Code, answer.Remark)
 	}

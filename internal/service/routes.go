@@ -112,6 +112,18 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.GetBrokerConfig, l.admin, fast.admin, r.HandleBody(n.self.settings.show)),
 		at(p.UpdateBrokerConfig, l.admin, fast.admin, r.HandleBody(n.self.settings.update)),
 		at(p.BackupStore, l.admin, fast.admin, r.HandleBody(n.backups.permit)),
+
+		// Users and what they may do
+		at(p.AuthCreateUser, l.admin, fast.admin, r.Handle(n.users.create)),
+		at(p.AuthUpdateUser, l.admin, fast.admin, r.Handle(n.users.update)),
+		at(p.AuthDeleteUser, l.admin, fast.admin, r.Handle(n.users.remove)),
+		at(p.AuthGetUser, l.admin, fast.admin, r.Handle(n.users.get)),
+		at(p.AuthListUser, l.admin, fast.admin, r.Handle(n.users.list)),
+		at(p.AuthCreateACL, l.admin, fast.admin, r.Handle(n.users.createACL)),
+		at(p.AuthUpdateACL, l.admin, fast.admin, r.Handle(n.users.updateACL)),
+		at(p.AuthDeleteACL, l.admin, fast.admin, r.Handle(n.users.removeACL)),
+		at(p.AuthGetACL, l.admin, fast.admin, r.Handle(n.users.getACL)),
+		at(p.AuthListACL, l.admin, fast.admin, r.Handle(n.users.listACL)),
 	}
 }
 

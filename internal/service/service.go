@@ -48,6 +48,7 @@ type Service struct {
 	grpc      *grpcapi.Server // nil without the broker role
 	rest      *gateway.Server // nil without the broker role
 	certs     *certificates   // nil without TLS
+	access    *access
 	tracing   *telemetry.Telemetry
 	listening chan struct{} // closed by Run
 	stopping  atomic.Bool
@@ -82,12 +83,29 @@ func New(cfg *config.Config, version string, log *slog.Logger, level *slog.Level
 		if s.node, err = newNode(cfg, self, set, l, version, log); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.secure(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if s.node != nil {
 		routes = append(routes, s.node.brokerRoutes(l, fast)...)
 	}
 	if err := s.assemble(routes); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// secure reads who may come in.
+func (s *Service) secure() (err error) {
+	if s.node == nil {
+		s.access, err = newAccess(s.cfg, nil, s.log)
+		return err
+	}
+	if s.access, err = newAccess(s.cfg, s.node.store, s.log); err == nil {
+		s.node.users = &userRequests{table: s.access.table}
+	}
+	return err
 }
 
 func setLevel(level *slog.LevelVar, name string) {
@@ -103,6 +121,7 @@ func (s *Service) assemble(routes []remoting.Route) error {
 	registry, err := remoting.NewRegistry(remoting.RegistryConfig{
 		MapError: mapper.mapError,
 		Logger:   mapper.log,
+		Wrappers: []remoting.Wrapper{s.access.guard},
 		Hooks: []remoting.Hook{
 			remoting.NewAccessLog(
 				remoting.AccessLogConfig{Logger: s.log.With("component", "access")},
@@ -233,6 +252,10 @@ func (s *Service) Run(ctx context.Context) error {
 		bottom.Go(func() error { return endWith(fail, s.node.store.Run(storing)) })
 		middle.Go(func() error { return endWith(fail, s.node.rules.run(below, s.cfg.Store.FlushOffsetsPeriod)) })
 	}
+	middle.Go(func() error {
+		every(below, 5*time.Second, s.access.table.Tick)
+		return nil
+	})
 	if s.names != nil {
 		middle.Go(func() error {
 			every(below, 5*time.Second, s.names.routes.Tick)

@@ -65,7 +65,7 @@ func emitCodeBlock(b *strings.Builder, codes []code, response bool) {
 }
 
 // emitHeaders returns headers_gen.go.
-func emitHeaders(headers []header) string {
+func emitHeaders(headers []header, codes []code) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, preamble, "headers.txt")
 	for i := range headers {
@@ -80,12 +80,38 @@ func emitHeaders(headers []header) string {
 		}
 	}
 	b.WriteString("\t}\n}\n")
+	emitRequestHeader(&b, headers, codes)
 	return b.String()
+}
+
+// emitRequestHeader writes the function from a request code to its header.
+func emitRequestHeader(b *strings.Builder, headers []header, codes []code) {
+	goNames := map[string]string{}
+	for _, c := range codes {
+		if !c.response {
+			goNames[c.name] = c.goName
+		}
+	}
+	b.WriteString(
+		"\n// RequestHeader returns an empty header of the type that requests of the code carry, nil for none.\n",
+	)
+	b.WriteString("func RequestHeader(code Code) Header {\n\tswitch code {\n")
+	for _, h := range headers {
+		if !h.isRequest() {
+			continue
+		}
+		names := make([]string, len(h.codes))
+		for i, name := range h.codes {
+			names[i] = goNames[name]
+		}
+		fmt.Fprintf(b, "\tcase %s:\n\t\treturn new(%s)\n", strings.Join(names, ", "), h.name)
+	}
+	b.WriteString("\tdefault:\n\t\treturn nil\n\t}\n}\n")
 }
 
 func emitHeader(b *strings.Builder, h *header) {
 	kind := "request"
-	if strings.HasSuffix(h.name, "ResponseHeader") {
+	if !h.isRequest() {
 		kind = "response"
 	}
 	fmt.Fprintf(b, "\n// %s is the %s header of %s.\n", h.name, kind, list(h.codes))

@@ -54,7 +54,7 @@ func run(check bool) error {
 	if err := output(filepath.Join(dir, "bodies_gen.go"), emitBodies(bodies), check); err != nil {
 		return err
 	}
-	return output(filepath.Join(dir, "headers_gen.go"), emitHeaders(headers), check)
+	return output(filepath.Join(dir, "headers_gen.go"), emitHeaders(headers, codes), check)
 }
 
 // output writes source to path, or compares the two.

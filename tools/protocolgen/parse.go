@@ -27,6 +27,9 @@ type header struct {
 // hasV2 reports whether the header also exists with one-letter names.
 func (h *header) hasV2() bool { return h.fields[0].v2 != "" }
 
+// isRequest reports whether requests carry the header.
+func (h *header) isRequest() bool { return !strings.HasSuffix(h.name, "ResponseHeader") }
+
 // field is one line of a header.
 type field struct {
 	name, goName string

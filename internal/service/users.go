@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/roquetmq/roquet/internal/auth"
+	p "github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+)
+
+// userRequests keeps users and their rights: AUTH_CREATE_USER 3001, …_UPDATE_USER 3002, …_DELETE_USER 3003,
+// …_GET_USER 3004, …_LIST_USER 3005, …_CREATE_ACL 3006, …_UPDATE_ACL 3007, …_DELETE_ACL 3008, …_GET_ACL 3009,
+// …_LIST_ACL 3010. Changes are answered when they are durable. Secrets go out to whom the cluster may be watched by, as
+// copyUser needs them. Source: AdminBrokerProcessor.java.
+// Known difference: the first user has to be a super user, and the last one cannot go.
+type userRequests struct{ table *auth.Table }
+
+// Short names for the signatures below.
+type (
+	call   = remoting.Call
+	answer = remoting.Response
+)
+
+func (s *userRequests) create(_ context.Context, c *call, h *p.CreateUserRequestHeader) (answer, error) {
+	u, err := userBody(c, h.Username)
+	if err == nil {
+		err = s.table.CreateUser(c.User, u)
+	}
+	return changed(c, err)
+}
+
+func (s *userRequests) update(_ context.Context, c *call, h *p.UpdateUserRequestHeader) (answer, error) {
+	u, err := userBody(c, h.Username)
+	if err == nil {
+		err = s.table.UpdateUser(c.User, u)
+	}
+	return changed(c, err)
+}
+
+// changed is the answer to a change. What cannot be done so is NO_PERMISSION to native clients, the original's code for
+// all of it.
+func changed(c *call, err error) (answer, error) {
+	var refused *auth.ChangeError
+	if errors.As(err, &refused) && c.Protocol != remoting.ProtocolRemoting {
+		err = &p.Error{Code: p.InvalidParameter, Remark: refused.Reason}
+	}
+	return answer{}, err
+}
+
+func userBody(c *call, name string) (auth.User, error) {
+	if err := needName(name); err != nil {
+		return auth.User{}, err
+	}
+	info, err := p.DecodeBody[p.UserInfo](c.Body)
+	if err != nil {
+		return auth.User{}, err
+	}
+	info.Username = cloned(name)
+	return auth.User(*info), nil
+}
+
+func needName(name string) error {
+	if name == "" {
+		return &p.Error{Code: p.InvalidParameter, Remark: "The username is blank"}
+	}
+	return nil
+}
+
+func (s *userRequests) remove(_ context.Context, c *call, h *p.DeleteUserRequestHeader) (answer, error) {
+	err := needName(h.Username)
+	if err == nil {
+		err = s.table.DeleteUser(c.User, cloned(h.Username))
+	}
+	return changed(c, err)
+}
+
+// get answers without a body for a user that is not there.
+func (s *userRequests) get(_ context.Context, _ *call, h *p.GetUserRequestHeader) (answer, error) {
+	if err := needName(h.Username); err != nil {
+		return answer{}, err
+	}
+	u, ok := s.table.User(h.Username)
+	if !ok {
+		return answer{}, nil
+	}
+	info := p.UserInfo(u)
+	return answer{Body: p.EncodeBody(&info)}, nil
+}
+
+func (s *userRequests) list(_ context.Context, _ *call, h *p.ListUsersRequestHeader) (answer, error) {
+	infos := []p.UserInfo{}
+	for _, u := range s.table.Users(h.Filter) {
+		infos = append(infos, p.UserInfo(u))
+	}
+	return answer{Body: p.EncodeBodies(infos)}, nil
+}
+
+func (s *userRequests) createACL(_ context.Context, c *call, h *p.CreateAclRequestHeader) (answer, error) {
+	return s.putACL(c, h.Subject)
+}
+
+func (s *userRequests) updateACL(_ context.Context, c *call, h *p.UpdateAclRequestHeader) (answer, error) {
+	return s.putACL(c, h.Subject)
+}
+
+func (s *userRequests) putACL(c *call, subject string) (answer, error) {
+	info, err := p.DecodeBody[p.AclInfo](c.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	if info.Subject == "" {
+		info.Subject = cloned(subject)
+	}
+	acl := auth.ACL{Subject: info.Subject}
+	for _, policy := range info.Policies {
+		entries := make([]auth.Entry, len(policy.Entries))
+		for i, e := range policy.Entries {
+			entries[i] = auth.Entry(e)
+		}
+		acl.Policies = append(acl.Policies, auth.Policy{Type: policy.PolicyType, Entries: entries})
+	}
+	return changed(c, s.table.PutACL(acl))
+}
+
+func (s *userRequests) removeACL(_ context.Context, c *call, h *p.DeleteAclRequestHeader) (answer, error) {
+	return changed(c, s.table.DeleteACL(cloned(h.Subject), h.PolicyType, h.Resource))
+}
+
+// getACL answers without a body for a subject that has no rules.
+func (s *userRequests) getACL(_ context.Context, _ *call, h *p.GetAclRequestHeader) (answer, error) {
+	acl, err := s.table.ACL(h.Subject)
+	if err != nil || acl == nil {
+		return answer{}, err
+	}
+	info := aclInfo(acl)
+	return answer{Body: p.EncodeBody(&info)}, nil
+}
+
+func (s *userRequests) listACL(_ context.Context, _ *call, h *p.ListAclsRequestHeader) (answer, error) {
+	infos := []p.AclInfo{}
+	for _, acl := range s.table.ACLs(h.SubjectFilter, h.ResourceFilter) {
+		infos = append(infos, aclInfo(&acl))
+	}
+	return answer{Body: p.EncodeBodies(infos)}, nil
+}
+
+func aclInfo(acl *auth.ACL) p.AclInfo {
+	info := p.AclInfo{Subject: acl.Subject}
+	for _, policy := range acl.Policies {
+		entries := make([]p.PolicyEntryInfo, len(policy.Entries))
+		for i, e := range policy.Entries {
+			entries[i] = p.PolicyEntryInfo(e)
+		}
+		info.Policies = append(info.Policies, p.PolicyInfo{Entries: entries, PolicyType: policy.Type})
+	}
+	return info
+}
