@@ -103,6 +103,8 @@ type SendBackRequest struct {
 	// MaxReconsumeTimes bounds the attempts; negative is GroupMaxReconsumeTimes.
 	MaxReconsumeTimes int32
 	UnitMode          bool
+	// OriginTopic is what the message has to be of, if it is not of the group's retries; "" for any.
+	OriginTopic string
 	// Done is called exactly once, as SendRequest.Done is.
 	Done  func(req *SendBackRequest, err error)
 	Owner any // the caller's
@@ -166,6 +168,9 @@ func (s *Sender) copyBack(req *SendBackRequest, group *GroupConfig, retry *Topic
 	m, err := message.Decode(rec)
 	if err != nil {
 		return &LookupError{Offset: req.Offset, Cause: err}
+	}
+	if t := req.OriginTopic; t != "" && m.Topic != t && m.Topic != retry.Name {
+		return &LookupError{Offset: req.Offset, Cause: fmt.Errorf("there is no message of topic %s", t)}
 	}
 	limit, level := group.RetryMaxTimes, int(req.DelayLevel)
 	if req.MaxReconsumeTimes >= 0 {

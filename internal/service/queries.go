@@ -63,10 +63,11 @@ func (s *queryRequests) byKey(
 }
 
 func (s *queryRequests) byOffset(
-	_ context.Context, _ *remoting.Call, h *protocol.ViewMessageRequestHeader,
+	_ context.Context, c *remoting.Call, h *protocol.ViewMessageRequestHeader,
 ) (remoting.Response, error) {
 	rec, err := s.store.Record(message.LogOffset(h.Offset))
-	if errors.Is(err, store.ErrNotFound) {
+	foreign := err == nil && c.User != "" && h.Topic != string(rec.Topic()) // their rights to h.Topic were looked at
+	if errors.Is(err, store.ErrNotFound) || foreign {
 		return remoting.Response{}, &protocol.Error{
 			Code: protocol.SystemError, Remark: fmt.Sprintf("can not find message by the offset, %d", h.Offset),
 		}

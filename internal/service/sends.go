@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/roquetmq/roquet/internal/broker"
@@ -83,11 +84,15 @@ func sendDone(req *broker.SendRequest, err error) {
 }
 
 func (s *sendRequests) sendBack(_ context.Context, c *remoting.Call, h *protocol.ConsumerSendMsgBackRequestHeader) {
-	s.sender.SendBack(&broker.SendBackRequest{
+	req := &broker.SendBackRequest{
 		Group: h.Group, Offset: message.LogOffset(h.Offset), DelayLevel: h.DelayLevel,
 		MaxReconsumeTimes: maxReconsume(c.Version, h), UnitMode: h.UnitMode,
 		Done: func(_ *broker.SendBackRequest, err error) { replyTo(c)(err) },
-	})
+	}
+	if c.User != "" { // whose rights were looked at for the topics that the request names
+		req.OriginTopic = cmp.Or(h.OriginTopic, broker.RetryTopic(h.Group))
+	}
+	s.sender.SendBack(req)
 }
 
 // version349 is the ordinal of the first release whose consumers name their own maximum of attempts.
