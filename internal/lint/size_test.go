@@ -15,7 +15,7 @@ const (
 	maxLineColumns   = 120
 	maxStructFields  = 15
 	maxMethods       = 3
-	maxProductLines  = 42_500 // TODO(#6): 40_000 again; some packages are on a diet while others grow
+	maxProductLines  = 43_600 // TODO(#6): 40_000 again; some packages are on a diet while others grow
 	longFuncMarker   = "//lint:long "
 	wideStructMarker = "//lint:wide "
 )
