@@ -29,6 +29,15 @@ func (c *Clients) Subscription(group, topic string) (*SubscriptionData, bool) {
 	return sub, ok
 }
 
+// Groups calls fn with every consumer group that has members, in no order.
+func (c *Clients) Groups(fn func(name string, group *ConsumerGroup)) {
+	for name, group := range c.consumers.All {
+		if view := group.view.Load(); view != nil {
+			fn(name, view)
+		}
+	}
+}
+
 // GroupsOf returns the consumer groups with members that subscribe topic, in order.
 // Source: ConsumerManager.java queryTopicConsumeByWho.
 func (c *Clients) GroupsOf(topic string) []string {

@@ -58,6 +58,7 @@ type TimerLog interface {
 // to the millisecond, and a message whose topic was deleted meanwhile is dropped, with a warning.
 type Delays struct {
 	topics *Topics
+	stats  *Stats
 	log    TimerLog
 	logger *slog.Logger
 	kick   chan struct{} // something to look at, before the time slept until
@@ -78,8 +79,9 @@ type Delays struct {
 
 // NewDelays returns Delays over the store's timers. The store's OnState of message.SpaceTimer must be given
 // OnTimer, and its OnRetain CarryForward, before the store runs.
-func NewDelays(topics *Topics, log TimerLog, logger *slog.Logger) *Delays {
-	d := &Delays{topics: topics, log: log, logger: logger, kick: make(chan struct{}, 1), ahead: newReadAhead()}
+func NewDelays(topics *Topics, stats *Stats, log TimerLog, logger *slog.Logger) *Delays {
+	d := &Delays{topics: topics, stats: stats, log: log, logger: logger, kick: make(chan struct{}, 1)}
+	d.ahead = newReadAhead()
 	d.mu.due = newDueKeys()
 	d.mu.free = sync.NewCond(&d.mu.Mutex)
 	d.mu.stats.waiting, d.mu.stats.since = newPendingCount(), time.Now()
@@ -375,6 +377,12 @@ func (d *Delays) settle(dv *delivery, err error) {
 	}
 	waited := d.settledLocked()
 	d.mu.Unlock()
+	for i := range dv.write.Messages {
+		if m := &dv.write.Messages[i]; err == nil {
+			d.stats.Put(m.Topic, KindDelay, 1, m.EncodedLen(), 0)
+			d.stats.topic(m.Topic).meter.TimersDone.Add(1)
+		}
+	}
 	d.recycle(dv)
 	if full || err != nil || waited {
 		d.wake()

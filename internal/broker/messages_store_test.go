@@ -57,7 +57,7 @@ func openDisk(tb testing.TB, cfg store.Config) *diskBroker {
 	b.sender = NewSender(SenderConfig{Levels: levels, UniqueIDs: message.NewUniqueIDs(netip.IPv4Unspecified(), 1, 2)},
 		b.topics, b.groups, NewQueueLocks(clients.Alive, quiet()), stats, st)
 	b.puller = NewPuller(PullerConfig{Logger: quiet()}, b.topics, b.groups, clients, b.offsets, stats, st)
-	b.delays = NewDelays(b.topics, st, quiet())
+	b.delays = NewDelays(b.topics, stats, st, quiet())
 	st.OnState(message.SpaceTimer, b.delays.OnTimer)
 	st.OnRetain(b.delays.CarryForward)
 	b.run(tb)

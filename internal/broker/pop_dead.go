@@ -111,7 +111,7 @@ func (p *Popper) storeDead(s *popShare, d popDead, dlq string, done func(error))
 	w.Done = func(w *store.Write, err error) {
 		p.settled(s, err)
 		if err == nil && len(w.Messages) > 0 {
-			p.stats.Put(dlq, 1, w.Messages[0].EncodedLen(), time.Since(started))
+			p.stats.Put(dlq, KindNormal, 1, w.Messages[0].EncodedLen(), time.Since(started))
 			p.stats.DLQ(s.key.group, origin)
 		}
 		done(err)

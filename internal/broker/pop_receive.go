@@ -481,6 +481,7 @@ func popWritten(w *store.Write, err error) {
 		r := &req.result
 		r.Outcome = PopFound
 		p.stats.Get(s.key.group, s.key.topic, len(r.Messages), r.Bytes, time.Since(req.started))
+		p.stats.Popped(s.key.group, s.key.topic, len(r.Messages), r.Bytes)
 	}
 	p.finish(req, err)
 }

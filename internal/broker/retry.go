@@ -215,7 +215,7 @@ func (s *Sender) putBack(
 		origin = m.Topic
 	}
 	w.Done = func(w *store.Write, err error) {
-		s.count(w, err)
+		s.count(KindNormal, w, err)
 		if err == nil {
 			s.stats.SendBack(req.Group, origin)
 			if req.deadLetter {

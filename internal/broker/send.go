@@ -333,7 +333,11 @@ func (s *Sender) putCancel(req *SendRequest) error {
 // finish ends a send. Applier only.
 func (s *Sender) finish(w *store.Write, err error) {
 	req, _ := w.Owner.(*SendRequest) // put there by put and putBatch
-	s.count(w, err)
+	kind := KindNormal
+	if !req.Batch {
+		kind = req.seen.kind()
+	}
+	s.count(kind, w, err)
 	if err == nil && req.due > 0 && req.uniqueKey != "" && !IsRetryTopic(req.Topic) {
 		req.recall = RecallHandle{req.Topic, s.cfg.BrokerName, req.due, req.uniqueKey}.String()
 	}
@@ -341,7 +345,7 @@ func (s *Sender) finish(w *store.Write, err error) {
 }
 
 // count puts a Write that ended into the statistics.
-func (s *Sender) count(w *store.Write, err error) {
+func (s *Sender) count(kind MessageKind, w *store.Write, err error) {
 	if err != nil {
 		s.stats.PutFailed()
 		return
@@ -351,7 +355,12 @@ func (s *Sender) count(w *store.Write, err error) {
 		size += w.Messages[i].EncodedLen()
 	}
 	m := &w.Messages[0]
-	s.stats.Put(m.Topic, len(w.Messages), size, time.Since(time.UnixMilli(m.StoreTimestamp)))
+	for i := range w.State {
+		if k, ok := decodeTimerKey(w.State[i].Key); ok && w.State[i].Space == message.SpaceTimer {
+			s.stats.TimerSet(string(w.State[i].Value), time.Duration(k.due-m.StoreTimestamp)*time.Millisecond)
+		}
+	}
+	s.stats.Put(m.Topic, kind, len(w.Messages), size, time.Since(time.UnixMilli(m.StoreTimestamp)))
 }
 
 // SendResult says where the messages of a send are.

@@ -23,6 +23,20 @@ type noted struct {
 	transaction bool
 	popCK       bool
 	innerBatch  bool
+	fifo        bool
+}
+
+// kind is the message's type, as metrics tell it. Source: BrokerMetricsManager.java getMessageType.
+func (n *noted) kind() MessageKind {
+	switch {
+	case n.transaction:
+		return KindTransaction
+	case n.fifo:
+		return KindFIFO
+	case n.timer.by != timerNone || n.delayLevel > 0:
+		return KindDelay
+	}
+	return KindNormal
 }
 
 // scan reads an encoded properties text. Errors: *message.SizeError, *message.PropertyError, *IllegalError.
@@ -56,6 +70,8 @@ func (n *noted) scan(props string) error {
 			}
 		case message.PropertyPopCK:
 			n.popCK = true
+		case message.PropertyShardingKey:
+			n.fifo = true
 		case message.PropertyInnerNum:
 			n.innerBatch = true
 		}

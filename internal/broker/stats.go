@@ -67,9 +67,12 @@ type Stats struct {
 
 type groupStatsKey struct{ topic, group string }
 
-type topicStats struct{ nums, size item }
+type topicStats struct {
+	nums, size item
+	meter      TopicMeter
+}
 
-type groupStats [6]item
+type groupStats [7]item
 
 // The items of groupStats.
 const (
@@ -79,6 +82,7 @@ const (
 	groupSendBacks
 	groupDLQs
 	groupLatency
+	groupPop // messages of groupNums, and as times bytes of groupSize, that pop took
 )
 
 // brokerStats are totals since the start. Times are calls, nums are messages.
@@ -116,13 +120,14 @@ func NewStats(system SystemNames, now time.Time) *Stats {
 }
 
 // Put counts one send of so many messages and bytes that was stored in topic after took.
-func (s *Stats) Put(topic string, messages, bytes int, took time.Duration) {
+func (s *Stats) Put(topic string, kind MessageKind, messages, bytes int, took time.Duration) {
 	t, ok := s.topics.Load(topic)
 	if !ok {
 		t = s.topic(topic)
 	}
 	t.nums.add(int64(messages), 1)
 	t.size.add(int64(bytes), 1)
+	t.meter.Sizes[kind].add(sizeBounds(), int64(bytes/max(messages, 1)), int64(messages), int64(bytes))
 	b := &s.broker
 	b.put.add(int64(messages), 1)
 	b.putTimes.Add(int64(messages))
@@ -156,6 +161,11 @@ func (s *Stats) Get(group, topic string, messages, bytes int, took time.Duration
 		b.userGetNums.Add(int64(messages))
 	}
 	raise(&b.getMaxMillis, millis)
+}
+
+// Popped counts messages of a Get as received by pop.
+func (s *Stats) Popped(group, topic string, messages, bytes int) {
+	s.group(group, topic)[groupPop].add(int64(messages), int64(bytes))
 }
 
 // GetMissed counts a read that found nothing.

@@ -15,7 +15,7 @@ func TestStatsSpans(t *testing.T) {
 	t.Parallel()
 	s := newTestStats()
 	for second := 1; second <= 7200; second++ {
-		s.Put("orders", 2, 300, time.Millisecond)
+		s.Put("orders", KindNormal, 2, 300, time.Millisecond)
 		s.Get("g", "orders", 3, 100, 4*time.Millisecond)
 		s.Tick(at(float64(second)))
 	}
@@ -68,7 +68,7 @@ func TestStatsOfWhatBeganLate(t *testing.T) {
 	s := newTestStats()
 	for second := 1; second <= 100; second++ {
 		if second > 95 {
-			s.Put("late", 10, 10, 0)
+			s.Put("late", KindNormal, 10, 10, 0)
 		}
 		s.Tick(at(float64(second)))
 	}
@@ -103,8 +103,8 @@ func TestStatsRuntimeInfo(t *testing.T) {
 	midnight = time.Date(midnight.Year(), midnight.Month(), midnight.Day()+1, 0, 0, 0, 0, midnight.Location())
 	s = NewStats(SystemNames{Cluster: "C", Broker: "b"}, midnight.Add(-20*time.Minute))
 	for i := range 1500 {
-		s.Put("orders", 2, 100, 3*time.Millisecond)
-		s.Put("C", 1, 10, 0) // a system topic
+		s.Put("orders", KindNormal, 2, 100, 3*time.Millisecond)
+		s.Put("C", KindNormal, 1, 10, 0) // a system topic
 		s.Get("g", "orders", 1, 50, 0)
 		s.GetMissed()
 		s.Tick(midnight.Add(-20 * time.Minute).Add(time.Duration(i+1) * time.Second))
@@ -130,10 +130,10 @@ func TestStatsRuntimeInfo(t *testing.T) {
 
 func TestStatsAllocations(t *testing.T) {
 	s := newTestStats()
-	s.Put("orders", 1, 1, 0)
+	s.Put("orders", KindNormal, 1, 1, 0)
 	s.Get("g", "orders", 1, 1, 0)
 	if n := testing.AllocsPerRun(100, func() {
-		s.Put("orders", 1, 300, time.Millisecond)
+		s.Put("orders", KindNormal, 1, 300, time.Millisecond)
 		s.Get("g", "orders", 1, 300, time.Millisecond)
 		s.GetMissed()
 	}); n != 0 {
@@ -144,7 +144,7 @@ func TestStatsAllocations(t *testing.T) {
 func BenchmarkStatsPut(b *testing.B) {
 	s := newTestStats()
 	for b.Loop() {
-		s.Put("orders", 1, 300, time.Millisecond)
+		s.Put("orders", KindNormal, 1, 300, time.Millisecond)
 	}
 }
 

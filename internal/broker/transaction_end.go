@@ -310,17 +310,20 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 
 // decided counts a decision that is durable.
 func (t *Transactions) decided(req *EndRequest, since int64) {
+	age := time.Since(time.UnixMilli(since))
+	if topic, _, ok := destination(req.half.Properties); ok {
+		t.stats.Decided(topic, req.Decision == Commit, age)
+	}
 	if req.Decision == Rollback {
 		t.count(func(st *TransactionStats) { st.RolledBack++ })
 		return
 	}
 	m := &req.write.Messages[0]
-	age := time.Since(time.UnixMilli(since))
 	t.count(func(st *TransactionStats) {
 		st.Committed++
 		st.CommitLatency += max(0, age)
 	})
-	t.stats.Put(m.Topic, 1, m.EncodedLen(), time.Since(time.UnixMilli(m.StoreTimestamp)))
+	t.stats.Put(m.Topic, KindTransaction, 1, m.EncodedLen(), time.Since(time.UnixMilli(m.StoreTimestamp)))
 }
 
 // late answers a decision about a half message that is not open any more. The answer says what is known: it

@@ -65,7 +65,7 @@ func openWaitingDisk(tb testing.TB, cfg store.Config) *waitingDisk {
 		stats,
 		st,
 	)
-	b.delays = NewDelays(b.topics, st, quiet())
+	b.delays = NewDelays(b.topics, stats, st, quiet())
 	b.recalls = NewRecalls(RecallsConfig{BrokerName: "b"}, b.topics, b.delays, st)
 	send := func(_ Channel, check *TransactionCheck) error {
 		b.mu.Lock()

@@ -69,7 +69,7 @@ func openWorld(tb fataler, st *memStore, configure ...func(*worldConfig)) *world
 	w.stats = NewStats(cfg.topics.System, now)
 	w.sender = NewSender(cfg.sender, w.topics, w.groups, w.locks, w.stats, st)
 	w.puller = NewPuller(cfg.puller, w.topics, w.groups, w.clients, w.offsets, w.stats, st)
-	w.delays = NewDelays(w.topics, st, quiet())
+	w.delays = NewDelays(w.topics, w.stats, st, quiet())
 	st.OnState(message.SpaceTimer, w.delays.OnTimer)
 	return w
 }

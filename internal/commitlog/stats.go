@@ -21,6 +21,7 @@ type Stats struct {
 	OldestWait    time.Duration
 	Failures      uint64 // failed writes, syncs and rolls
 	LastSync      time.Duration
+	SyncTime      time.Duration // of all syncs together
 	// Syncs counts syncs by their time: class i holds those below 2^i µs that are in no lower class, the last
 	// one also all that took longer.
 	Syncs [SyncBuckets]uint64
@@ -32,12 +33,13 @@ type counters struct {
 	entries, groups, records, bytes atomic.Uint64
 	failures                        atomic.Uint64
 	hits, misses                    atomic.Uint64
-	lastSync                        atomic.Int64
+	lastSync, syncTime              atomic.Int64
 	syncs                           [SyncBuckets]atomic.Uint64
 }
 
 func (c *counters) synced(took time.Duration) {
 	c.lastSync.Store(int64(took))
+	c.syncTime.Add(int64(took))
 	c.syncs[min(SyncBuckets-1, bits.Len64(uint64(took.Microseconds())))].Add(1)
 }
 
@@ -62,6 +64,7 @@ func (l *Log) Stats() Stats {
 	s := Stats{
 		Entries: c.entries.Load(), Groups: c.groups.Load(), Records: c.records.Load(), AppendedBytes: c.bytes.Load(),
 		Failures: c.failures.Load(), LastSync: time.Duration(c.lastSync.Load()),
+		SyncTime:  time.Duration(c.syncTime.Load()),
 		BlockHits: c.hits.Load(), BlockMisses: c.misses.Load(),
 	}
 	for i := range s.Syncs {

@@ -41,6 +41,7 @@ type Config struct {
 	Client   Client
 	Auth     Auth
 	Log      Log
+	Metrics  Metrics
 }
 
 // Identity is what this broker is called and where it is found.
@@ -156,8 +157,22 @@ type Auth struct {
 
 // Log says how the process reports.
 type Log struct {
-	Level  string // debug, info, warn, error
-	Format string // text or json
+	Level    string        // debug, info, warn, error; behind it levels of components: info,store=debug
+	Format   string        // text or json
+	SlowCall time.Duration // calls that take longer are told at warn, 0 = none, default 1 s
+}
+
+// Metrics says how metrics leave the process.
+type Metrics struct {
+	Exporter     string        // PROM (a page for Prometheus, the default), OTLP_GRPC, LOG or DISABLE
+	PromPort     int           // 5557
+	PromHost     string        // empty: BindAddress
+	GRPCTarget   string        // of OTLP_GRPC: host:port, which is TLS, or http://host:port
+	GRPCHeader   string        // name:value, …
+	Label        string        // of every series, name:value, …
+	Cardinality  int           // series of one metric, default 50,000; more are one series
+	GRPCInterval time.Duration // default 60 s
+	GRPCTimeout  time.Duration // of one export, default 3 s
 }
 
 // New returns the defaults.
@@ -210,7 +225,11 @@ func New() *Config {
 			RegisterInterval: 30 * time.Second,
 		},
 		Auth: Auth{Authentication: "auto", Authorization: "auto"},
-		Log:  Log{Level: "info", Format: "text"},
+		Log:  Log{Level: "info", Format: "text", SlowCall: time.Second},
+		Metrics: Metrics{
+			Exporter: "PROM", PromPort: 5557, Cardinality: 50_000, GRPCInterval: time.Minute,
+			GRPCTimeout: 3 * time.Second,
+		},
 	}
 }
 
@@ -279,6 +298,12 @@ func (c *Config) Validate() error {
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		bad("logLevel", "%q is none of debug, info, warn, error", c.Log.Level)
 	}
+	if !slices.Contains([]string{"PROM", "OTLP_GRPC", "LOG", "DISABLE"}, c.Metrics.Exporter) {
+		bad("metricsExporterType", "%q is none of PROM, OTLP_GRPC, LOG, DISABLE", c.Metrics.Exporter)
+	}
+	if c.Metrics.Exporter == "OTLP_GRPC" && c.Metrics.GRPCTarget == "" {
+		bad("metricsGrpcExporterTarget", "empty: OTLP_GRPC needs the collector's host:port")
+	}
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		bad("logFormat", "%q is neither text nor json", c.Log.Format)
 	}
@@ -317,6 +342,7 @@ func (c *Config) validateListen(bad func(string, string, ...any)) {
 		{"fastPort", c.Listen.FastPort},
 		{"grpcServerPort", c.Listen.GRPCPort},
 		{"httpPort", c.Listen.HTTPPort},
+		{"metricsPromExporterPort", c.Metrics.PromPort},
 	} {
 		n := c.Listen.Port(port.base)
 		if n < 0 || n > 65535 {

@@ -150,7 +150,7 @@ func parseBytes(text string) (int64, error) {
 //lint:long a table: one entry a key
 func (c *Config) Settings() []Setting {
 	id, l, s, t, m, k := &c.Identity, &c.Listen, &c.Store, &c.Topic, &c.Message, &c.Client
-	x, a := &c.TLS, &c.Auth
+	x, a, o := &c.TLS, &c.Auth, &c.Metrics
 	return []Setting{
 		{"roles", "roles", "what this process does: nameserver, broker", false, &c.Roles},
 		{"brokerClusterName", "cluster", "name of the cluster", false, &id.ClusterName},
@@ -319,6 +319,17 @@ func (c *Config) Settings() []Setting {
 
 		{"logLevel", "log-level", "debug, info, warn, error", true, &c.Log.Level},
 		{"logFormat", "log-format", "text or json", false, &c.Log.Format},
+		{"slowCallMillis", "slow-call", "longer calls are logged at warn, 0 = none", true, ms(&c.Log.SlowCall)},
+
+		{"metricsExporterType", "metrics", "PROM: a page; OTLP_GRPC, LOG, DISABLE", false, &o.Exporter},
+		{"metricsPromExporterPort", "metrics-port", "port of the page, 0 = off", false, &o.PromPort},
+		{"metricsPromExporterHost", "metrics-bind", "address of the page; empty = bindAddress", false, &o.PromHost},
+		{"metricsGrpcExporterTarget", "metrics-target", "OTLP: host:port or http://host:port", false, &o.GRPCTarget},
+		{"metricsGrpcExporterHeader", "metrics-header", "OTLP: name:value,…", false, (*secret)(&o.GRPCHeader)},
+		{"metricsLabel", "metrics-label", "labels of every series, name:value,…", false, &o.Label},
+		{"metricsOtelCardinalityLimit", "metrics-limit", "series of one metric, 0 = all", false, &o.Cardinality},
+		{"metricGrpcExporterIntervalInMills", "metrics-interval", "between OTLP exports", false, ms(&o.GRPCInterval)},
+		{"metricGrpcExporterTimeOutInMills", "metrics-timeout", "of one export", false, ms(&o.GRPCTimeout)},
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 // newService makes a whole server on one port: every door is on it.
 func newService(port, dir string) (*service.Service, error) {
 	cfg := config.New()
+	cfg.Metrics.PromPort = 0
 	n, err := strconv.Atoi(port)
 	if err != nil {
 		return nil, err

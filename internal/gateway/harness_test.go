@@ -44,6 +44,7 @@ func start(t testing.TB, change func(*config.Config)) *rest {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	cfg := config.New()
+	cfg.Metrics.PromPort = 0
 	cfg.Store.Dir = t.TempDir()
 	cfg.Identity.BrokerName = "broker-a"
 	cfg.Listen = config.Listen{

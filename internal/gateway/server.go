@@ -51,6 +51,7 @@ type Config struct {
 	Orderly      func(group string) bool // whether a group receives in order
 	Gate         remoting.Gate           // nil: everybody may
 	Ready        func() error            // nil, or why clients should not come
+	Metrics      http.Handler            // of GET /metrics; nil for none
 	// Backup writes the broker's data as a tar stream, without the files in have, a JSON array: see internal/backup.
 	Backup func(ctx context.Context, w io.Writer, have []byte) error
 	Logger *slog.Logger // nil discards
@@ -116,6 +117,9 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		"/": d.servePlain,
 	} {
 		d.routes.HandleFunc(pattern, handler)
+	}
+	if cfg.Metrics != nil {
+		d.routes.Handle("GET /metrics", cfg.Metrics)
 	}
 	return &Server{door: d, listener: remoting.NewConnListener("HTTP"), http: &http.Server{
 		Handler: d, ReadHeaderTimeout: headTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,

@@ -28,6 +28,7 @@ type AccessLogConfig struct {
 // Calls that were held on purpose are not slow. It costs a clock reading per call when Debug is off.
 type AccessLog struct {
 	cfg     AccessLogConfig
+	limit   atomic.Int64 // AccessLogConfig.Slow; it may be changed
 	next    atomic.Int64 // unix nanoseconds from when a slow call may be told again
 	skipped atomic.Int64
 }
@@ -42,8 +43,13 @@ func NewAccessLog(cfg AccessLogConfig) *AccessLog {
 	if cfg.Every == 0 {
 		cfg.Every = DefaultSlowEvery
 	}
-	return &AccessLog{cfg: cfg}
+	a := &AccessLog{cfg: cfg}
+	a.limit.Store(int64(cfg.Slow))
+	return a
 }
+
+// SetSlow changes from when on calls are slow; 0 or less: none are.
+func (a *AccessLog) SetSlow(limit time.Duration) { a.limit.Store(int64(limit)) }
 
 // Before does nothing.
 func (a *AccessLog) Before(ctx context.Context, _ *Call) context.Context { return ctx }
@@ -51,7 +57,7 @@ func (a *AccessLog) Before(ctx context.Context, _ *Call) context.Context { retur
 // After writes the call's line.
 func (a *AccessLog) After(ctx context.Context, c *Call, r *Response, err error) {
 	took := time.Since(c.Received)
-	if a.cfg.Slow > 0 && took >= a.cfg.Slow && !c.Held() {
+	if slow := time.Duration(a.limit.Load()); slow > 0 && took >= slow && !c.Held() {
 		a.slow(ctx, c, r, err, took)
 		return
 	}

@@ -166,7 +166,7 @@ func newRules(cfg *config.Config, self *identity, st *store.Store, log *slog.Log
 	}, r.topics, r.groups, r.locks, r.stats, st)
 	r.topics.OnChange(r.forgetTopics)
 	r.groups.OnChange(r.forgetGroups)
-	r.delays = broker.NewDelays(r.topics, st, log)
+	r.delays = broker.NewDelays(r.topics, r.stats, st, log)
 	st.OnState(message.SpaceTimer, r.delays.OnTimer)
 	st.OnRetain(r.delays.CarryForward)
 	r.recalls = broker.NewRecalls(broker.RecallsConfig{

@@ -20,6 +20,7 @@ func TestBrokerRegistersWithSeveralNameServers(t *testing.T) {
 	n1, n2 := startNames(t, namesOnly), startNames(t, namesOnly)
 	port := freePort(t)
 	cfg := config.New()
+	cfg.Metrics.PromPort = 0
 	cfg.Roles, cfg.Store.Dir, cfg.Identity.BrokerName = []string{config.RoleBroker}, t.TempDir(), "broker-a"
 	cfg.Identity.NamesrvAddrs = []string{n1.addr, n2.addr}
 	cfg.Listen = config.Listen{BindAddress: "127.0.0.1", BrokerPort: port, MaxConns: 100, MaxConnsPerIP: 100}

@@ -24,9 +24,10 @@ func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) 
 			group, ok := groups.Lookup(name)
 			return ok && group.ConsumeMessageOrderly
 		},
-		Gate:   s.access,
-		Ready:  s.ready,
-		Backup: s.node.backups.send,
-		Logger: s.log.With(slog.String("component", "http")),
+		Gate:    s.access,
+		Ready:   s.ready,
+		Metrics: s.metrics,
+		Backup:  s.node.backups.send,
+		Logger:  s.log.With(slog.String("component", "http")),
 	}, registry)
 }

@@ -50,6 +50,7 @@ type Service struct {
 	certs     *certificates   // nil without TLS
 	access    *access
 	tracing   *telemetry.Telemetry
+	metrics   *telemetry.Metrics
 	listening chan struct{} // closed by Run
 	stopping  atomic.Bool
 }
@@ -90,7 +91,13 @@ func New(cfg *config.Config, version string, log *slog.Logger, level *slog.Level
 	if s.node != nil {
 		routes = append(routes, s.node.brokerRoutes(l, fast)...)
 	}
-	if err := s.assemble(routes); err != nil {
+	if err = s.setUpMetrics(version); err == nil {
+		err = s.assemble(routes, set)
+	}
+	if err == nil {
+		err = s.startMetrics(l)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -116,17 +123,19 @@ func setLevel(level *slog.LevelVar, name string) {
 }
 
 // assemble makes the registry, the server and what ties them to the broker.
-func (s *Service) assemble(routes []remoting.Route) error {
+func (s *Service) assemble(routes []remoting.Route, set *settings) error {
+	access := remoting.NewAccessLog(remoting.AccessLogConfig{Logger: s.log.With("component", "access")})
+	access.SetSlow(s.cfg.Log.SlowCall)
+	set.watchers = append(set.watchers, func(next *config.Config) { access.SetSlow(next.Log.SlowCall) })
 	mapper := &errorMapper{log: s.log.With("component", "registry")}
 	registry, err := remoting.NewRegistry(remoting.RegistryConfig{
 		MapError: mapper.mapError,
 		Logger:   mapper.log,
 		Wrappers: []remoting.Wrapper{s.access.guard},
 		Hooks: []remoting.Hook{
-			remoting.NewAccessLog(
-				remoting.AccessLogConfig{Logger: s.log.With("component", "access")},
-			),
+			access,
 			s.tracing.Hook(),
+			s.metrics.Hook(),
 		},
 	}, routes)
 	if err != nil {
@@ -297,6 +306,7 @@ func (s *Service) serve(ctx context.Context) error {
 		registering.Go(func() error { return s.registrar.run(ctx) })
 	}
 	g.Go(func() error { return s.server.Serve(serving) })
+	g.Go(func() error { s.serveMetrics(serving); return nil })
 	if s.grpc != nil {
 		g.Go(func() error { return s.grpc.Run(serving) })
 		g.Go(func() error { return s.rest.Run(serving) })
@@ -368,11 +378,14 @@ const telemetryPatience = 2 * time.Second
 // close closes what New opened.
 func (s *Service) close() error {
 	var faults []error
+	ctx, cancel := context.WithTimeout(context.Background(), telemetryPatience)
+	defer cancel()
+	if s.metrics != nil { // reads the store
+		faults = append(faults, s.metrics.Shutdown(ctx))
+	}
 	if s.node != nil {
 		faults = append(faults, s.node.store.Close())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), telemetryPatience)
-	defer cancel()
 	return errors.Join(append(faults, s.tracing.Shutdown(ctx))...)
 }
 

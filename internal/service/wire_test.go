@@ -39,6 +39,7 @@ func startLogged(t *testing.T, log *slog.Logger, change func(*config.Config)) *w
 	cfg.Listen = config.Listen{
 		BindAddress: "127.0.0.1", BrokerPort: port, MaxConns: 1000, MaxConnsPerIP: 1000, IdleTimeout: time.Minute,
 	}
+	cfg.Metrics.PromPort = 0
 	if change != nil {
 		change(cfg)
 	}

@@ -5,6 +5,9 @@
 // not. A broker's span is an RPC server span; it links to the contexts that messages carry and never becomes
 // their parent or changes them.
 //
+// It also makes the metrics: SetupMetrics gives a LatencyHook for the registry, Start exports Tables, whose rows
+// the owner reads from what it counts anyway, as a page for Prometheus, over OTLP or into the log.
+//
 // # Environment
 //
 // Spans are exported when OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT or

@@ -73,8 +73,7 @@ func Setup(ctx context.Context, opts Options) (*Telemetry, error) {
 
 // wanted reports whether the environment asks for spans.
 func wanted(getenv func(string) string) bool {
-	disabled, err := strconv.ParseBool(strings.TrimSpace(getenv("OTEL_SDK_DISABLED")))
-	if err == nil && disabled {
+	if disabled(getenv) {
 		return false
 	}
 	for _, name := range []string{
@@ -87,10 +86,14 @@ func wanted(getenv func(string) string) bool {
 	return false
 }
 
-func newTelemetry(
-	ctx context.Context, opts Options, exporter trace.SpanExporter, propagator propagation.TextMapPropagator,
-) (*Telemetry, error) {
-	// The environment comes last, so that it wins.
+// disabled reports whether the environment switches OpenTelemetry off. The Go SDK does not look.
+func disabled(getenv func(string) string) bool {
+	off, err := strconv.ParseBool(strings.TrimSpace(getenv("OTEL_SDK_DISABLED")))
+	return err == nil && off
+}
+
+// resourceOf describes this process. The environment comes last, so that it wins.
+func resourceOf(ctx context.Context, opts Options) (*resource.Resource, error) {
 	res, err := resource.New(ctx,
 		resource.WithAttributes(semconv.ServiceName(defaultService), semconv.ServiceVersion(opts.Version)),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(), resource.WithFromEnv())
@@ -99,6 +102,16 @@ func newTelemetry(
 	}
 	if err != nil {
 		opts.Logger.Warn("part of the telemetry resource is missing", slog.Any("error", err))
+	}
+	return res, nil
+}
+
+func newTelemetry(
+	ctx context.Context, opts Options, exporter trace.SpanExporter, propagator propagation.TextMapPropagator,
+) (*Telemetry, error) {
+	res, err := resourceOf(ctx, opts)
+	if err != nil {
+		return nil, err
 	}
 	sampler, err := samplerFromEnv(opts.Getenv)
 	if err != nil {
@@ -156,6 +169,6 @@ func (e *errorLog) Handle(err error) {
 	if e.told.Swap(true) {
 		level = slog.LevelDebug
 	}
-	e.log.Log(context.Background(), level, "telemetry could not be exported, spans are dropped",
+	e.log.Log(context.Background(), level, "telemetry could not be exported, it is dropped",
 		slog.Any("error", err))
 }

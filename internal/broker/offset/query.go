@@ -53,6 +53,26 @@ func (t *Table) All(yield func(group, topic string, offsets map[int32]message.Qu
 	}
 }
 
+// Point is how far a group has come in a queue: -1 where nothing is known.
+type Point struct{ Committed, Pulled message.QueueOffset }
+
+// Each calls fn with how far every group has come in every topic, in no order. The points, by queue id, are
+// valid during the call.
+func (t *Table) Each(fn func(group, topic string, queues []Point)) {
+	var points []Point
+	for k, p := range t.live.All {
+		points = points[:0]
+		for _, q := range *p.queues.Load() {
+			at := Point{none, none}
+			if q != nil {
+				at = Point{message.QueueOffset(q.committed.Load()), message.QueueOffset(q.pulled.Load())}
+			}
+			points = append(points, at)
+		}
+		fn(k.group, k.topic, points)
+	}
+}
+
 // TopicsOf returns the topics in which group has offsets, in order.
 func (t *Table) TopicsOf(group string) []string {
 	var topics []string
