@@ -29,8 +29,10 @@ type broker struct {
 // door is the address of another port, given without the offset.
 func (b *broker) door(port int) string { return fmt.Sprintf("127.0.0.1:%d", port+b.offset) }
 
-func startRoquet(ctx context.Context, o *options, dir string) (*broker, error) {
-	cmd := exec.CommandContext(ctx, o.roquet, "serve", "--data", dir, "--port-offset", strconv.Itoa(o.offset))
+func startRoquet(ctx context.Context, o *options, dir string, args ...string) (*broker, error) {
+	args = append([]string{"serve", "--data", dir, "--port-offset", strconv.Itoa(o.offset)}, args...)
+	cmd := exec.CommandContext(ctx, o.roquet, args...)
+	cmd.Env = append(os.Environ(), o.env...)
 	log, err := os.Create(dir + ".log")
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ type options struct {
 	secs                             float64
 	offset                           int
 	backlogGiB                       float64
+	env                              []string // of roquet, besides the own one
 }
 
 func main() {
@@ -83,6 +84,9 @@ func run(ctx context.Context, o *options) error {
 		}
 	}
 	if err := doors(ctx, o, load, report); err != nil {
+		return err
+	}
+	if err := telemetryCost(ctx, o, load, report); err != nil {
 		return err
 	}
 	if o.only == "" || o.only == "hostile" {
