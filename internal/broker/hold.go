@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -52,18 +51,19 @@ type held struct {
 	peer   uint64
 
 	// What follows is guarded by holds.mu.
-	due.Slot // among the deadlines, in ticks
 	state    holdState
 	reason   wakeReason
 	woken    bool  // Wake came before the hold was complete
 	gone     bool  // the connection ended
 	listed   bool  // among its connection's
-	next     *held // in the ready list
+	deadline int64 // tick
+	next     *held // among those of its deadline, or in the ready list
+	prev     *held
 	peerNext *held
 	peerPrev *held
 }
 
-// holds is the table of all held requests: a heap of deadlines, and a list of those that go on. No request
+// holds is the table of all held requests: lists by deadline, and a list of those that go on. No request
 // has a goroutine or a timer of its own; Run has one goroutine for deadlines and a few that let requests go
 // on.
 type holds struct {
@@ -79,7 +79,7 @@ type holds struct {
 	mu struct {
 		sync.Mutex
 		wake        *sync.Cond
-		deadlines   due.Heap[*held]
+		deadlines   deadlines
 		peers       map[uint64]*held
 		first, last *held // ready
 		waiting     int   // held, leaving or ready
@@ -95,7 +95,7 @@ func newHolds(await Awaiter, workers, limit int, flush func(), run func(h *held,
 	}
 	t.onWake = t.woken
 	t.mu.wake = sync.NewCond(&t.mu.Mutex)
-	t.mu.peers = map[uint64]*held{}
+	t.mu.peers, t.mu.deadlines = map[uint64]*held{}, deadlines{}
 	return t
 }
 
@@ -154,9 +154,9 @@ func (t *holds) hold(
 		t.leave(h)
 	default:
 		h.state = stateHeld
-		at := t.tick(deadline)
-		t.mu.deadlines.Set(h, at, 0)
-		earlier := at < t.mu.sleepUntil
+		h.deadline = t.tick(deadline)
+		t.mu.deadlines.add(h)
+		earlier := h.deadline < t.mu.sleepUntil
 		t.mu.Unlock()
 		if earlier {
 			t.kickDeadlines()
@@ -186,7 +186,7 @@ func (t *holds) woken(w *store.Waiter) {
 	case stateRunning: // hold has not come that far yet
 		h.woken = true
 	case stateHeld:
-		t.mu.deadlines.Set(h, due.Never, 0)
+		t.mu.deadlines.remove(h)
 		t.readyLocked(h, wakeArrived)
 	case stateLeaving:
 		t.readyLocked(h, h.reason)
@@ -233,7 +233,7 @@ func (t *holds) disconnected(peer uint64) {
 	for h := t.mu.peers[peer]; h != nil; h = h.peerNext {
 		h.gone = true
 		if h.state == stateHeld {
-			t.mu.deadlines.Set(h, due.Never, 0)
+			t.mu.deadlines.remove(h)
 			h.state, h.reason = stateLeaving, wakeGone
 			leaving = append(leaving, h)
 		}

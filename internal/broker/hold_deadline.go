@@ -12,13 +12,49 @@ import (
 // holdTick is how exact deadlines of held requests are: they end at most so much late, never early, and together.
 const holdTick = 100 * time.Millisecond
 
+// deadlines lists requests by the tick of their deadline: ticks are few, whatever the number of requests.
+type deadlines map[int64]*held
+
+func (d deadlines) add(h *held) {
+	h.prev, h.next = nil, d[h.deadline]
+	if h.next != nil {
+		h.next.prev = h
+	}
+	d[h.deadline] = h
+}
+
+func (d deadlines) remove(h *held) {
+	switch {
+	case h.prev != nil:
+		h.prev.next = h.next
+	case h.next != nil:
+		d[h.deadline] = h.next
+	default:
+		delete(d, h.deadline)
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.next, h.prev = nil, nil
+}
+
+// first returns the first tick with a request, due.Never when there is none.
+func (d deadlines) first() int64 {
+	first := due.Never
+	for tick := range d {
+		first = min(first, tick)
+	}
+	return first
+}
+
 // expireLocked takes out all whose deadline is not after now, in ticks.
 func (t *holds) expireLocked(now int64) (expired []*held) {
-	for t.mu.deadlines.Due() <= now {
-		h := t.mu.deadlines[0]
-		t.mu.deadlines.Set(h, due.Never, 0)
-		h.state, h.reason = stateLeaving, wakeTimeUp
-		expired = append(expired, h)
+	for tick, h := range t.mu.deadlines {
+		for ; h != nil && tick <= now; h = t.mu.deadlines[tick] {
+			t.mu.deadlines.remove(h)
+			h.state, h.reason = stateLeaving, wakeTimeUp
+			expired = append(expired, h)
+		}
 	}
 	return expired
 }
@@ -37,7 +73,7 @@ func (t *holds) watchDeadlines(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		t.mu.Lock()
-		next := t.mu.deadlines.Due()
+		next := t.mu.deadlines.first()
 		t.mu.sleepUntil = next
 		t.mu.Unlock()
 		if next == due.Never {

@@ -32,6 +32,7 @@ type rawConn struct {
 	enc    *hpack.Encoder
 	window chan int // what the server lets the connection send more
 	resets atomic.Int64
+	pongs  atomic.Int64
 	deaf   atomic.Bool // reads nothing more
 	ended  chan struct{}
 }
@@ -65,6 +66,10 @@ func (d *door) raw(settings ...http2.Setting) *rawConn {
 				}
 			case *http2.RSTStreamFrame:
 				c.resets.Add(1)
+			case *http2.PingFrame:
+				if f.IsAck() {
+					c.pongs.Add(1)
+				}
 			}
 		}
 	}()

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	freeFaults      = 20 // of one address; they are forgiven at one a second
-	mostFaults      = freeFaults + 50
-	mostFaultyAddrs = 10_000 // remembered at once; then all are forgiven
+	freeFaults      = 20              // of one address; they are forgiven at one a second
+	mostFaults      = freeFaults + 10 // a well-behaved neighbour at the address waits for them too
+	mostFaultyAddrs = 10_000          // remembered at once; then all are forgiven
 )
 
 // tarpit makes those wait whose connections were closed for what they sent: new ones of their address are served

@@ -44,24 +44,15 @@ type Handle struct {
 // ParseHandle reads the text of a handle. BrokerName aliases it. Errors: *HandleError with Malformed.
 func ParseHandle(text string) (Handle, error) {
 	h := Handle{LogOffset: NoLogOffset}
-	malformed := &HandleError{Handle: text, Reason: Malformed}
-	if len(text) > maxHandleBytes {
-		malformed.Handle = text[:maxHandleBytes]
-		return h, malformed
-	}
-	rest, fields := text, 0
-	for ; rest != ""; fields++ {
+	rest, fields, ok := text, 0, len(text) <= maxHandleBytes
+	for ; ok && rest != ""; fields++ {
 		var field string
 		var more bool
-		if field, rest, more = strings.Cut(rest, " "); more && rest == "" {
-			return h, malformed
-		}
-		if !h.set(fields, field) {
-			return h, malformed
-		}
+		field, rest, more = strings.Cut(rest, " ")
+		ok = (rest != "" || !more) && h.set(fields, field)
 	}
-	if fields < handleFields {
-		return h, malformed
+	if !ok || fields < handleFields {
+		return h, &HandleError{Handle: text[:min(len(text), maxHandleBytes)], Reason: Malformed}
 	}
 	return h, nil
 }
