@@ -114,14 +114,18 @@ func isBatch(c *remoting.Call) bool {
 
 // responseAttributes returns what the answer tells.
 func responseAttributes(r *remoting.Response) []attribute.KeyValue {
-	var attrs []attribute.KeyValue
+	code := r.Code.String()
+	attrs := append(make([]attribute.KeyValue, 0, 4), semconv.RPCResponseStatusCode(code))
 	if h, ok := r.Header.(*protocol.SendMessageResponseHeader); ok && h != nil {
 		attrs = append(attrs, semconv.MessagingMessageID(strings.Clone(h.MsgID)),
 			semconv.MessagingDestinationPartitionID(strconv.Itoa(int(h.QueueID))),
 			queueOffsetKey.Int64(h.QueueOffset))
 	}
-	if r.Remark != "" && failed(r.Code) {
-		attrs = append(attrs, remarkKey.String(strings.Clone(r.Remark)))
+	if failed(r.Code) {
+		attrs = append(attrs, semconv.ErrorTypeKey.String(code))
+		if r.Remark != "" {
+			attrs = append(attrs, remarkKey.String(strings.Clone(r.Remark)))
+		}
 	}
 	return attrs
 }

@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -33,15 +32,9 @@ var (
 // SpanHook makes one span of each sampled call, from its arrival to its answer. A call that is held until a
 // message arrives is one span with an event "suspended". Safe for concurrent use.
 type SpanHook struct {
-	tracer     trace.Tracer
-	sampler    sdk.Sampler
+	tracer     trace.Tracer // samples everything: whom the hook asks for a span has been chosen
+	sampler    sampler
 	propagator propagation.TextMapPropagator
-}
-
-func newSpanHook(
-	tracer trace.Tracer, sampler sdk.Sampler, propagator propagation.TextMapPropagator,
-) *SpanHook {
-	return &SpanHook{tracer: tracer, sampler: sampler, propagator: propagator}
 }
 
 type spanKey struct{}
@@ -53,29 +46,20 @@ func spanOf(ctx context.Context) trace.Span {
 	return span
 }
 
-// Before starts the call's span if the sampler wants it.
+// Before starts the call's span if the sampler wants it. Nearly all calls have no parent; for them that is one
+// random number.
 func (h *SpanHook) Before(ctx context.Context, c *remoting.Call) context.Context {
-	parent := ctx
+	parent, mayHaveParent, kind := ctx, c.Protocol != remoting.ProtocolRemoting, trace.SpanKindServer
 	if c.Ext != nil {
 		if _, ok := c.Ext.Get(traceparentField); ok {
-			parent = h.propagator.Extract(ctx, extCarrier{c.Ext})
+			parent, mayHaveParent = h.propagator.Extract(ctx, extCarrier{c.Ext}), true
 		}
 	}
-	id := trace.SpanContextFromContext(parent).TraceID()
-	root := !id.IsValid()
-	if root {
-		id = newTraceID()
-	}
-	kind := trace.SpanKindServer
-	if c.Protocol == remoting.ProtocolREST { // the HTTP door's span is the server span
-		kind = trace.SpanKindInternal
-	}
-	params := sdk.SamplingParameters{ParentContext: parent, TraceID: id, Name: methodOf(c), Kind: kind}
-	if h.sampler.ShouldSample(params).Decision == sdk.Drop {
+	if !h.sampler.wants(parent, mayHaveParent) {
 		return ctx
 	}
-	if root {
-		parent = context.WithValue(parent, chosenKey{}, id)
+	if c.Protocol == remoting.ProtocolREST { // the HTTP door's span is the server span
+		kind = trace.SpanKindInternal
 	}
 	named, span := h.tracer.Start(parent, methodOf(c), trace.WithSpanKind(kind),
 		trace.WithTimestamp(c.Received), trace.WithAttributes(requestAttributes(c)...),
@@ -102,10 +86,6 @@ func (h *SpanHook) After(ctx context.Context, c *remoting.Call, r *remoting.Resp
 		return
 	}
 	span.SetAttributes(responseAttributes(r)...)
-	span.SetAttributes(semconv.RPCResponseStatusCode(r.Code.String()))
-	if failed(r.Code) {
-		span.SetAttributes(semconv.ErrorTypeKey.String(r.Code.String()))
-	}
 	if serverFault(r.Code) {
 		span.SetStatus(codes.Error, r.Remark)
 	}

@@ -3,8 +3,8 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -14,72 +14,50 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// samplerFromEnv reads OTEL_TRACES_SAMPLER and its argument. The SDK would do so too, but keeps the sampler
-// to itself, and the hook asks it before it makes a span. The sampler is usable also when there is an error.
-func samplerFromEnv(getenv func(string) string) (sdk.Sampler, error) {
+// sampler chooses calls before anything is made for their spans. The SDK would read the environment too, but
+// keeps its sampler to itself, and asking it costs more than a random number.
+type sampler struct {
+	ratio   float64     // of calls without a parent
+	parents sdk.Sampler // asked about calls that have one
+}
+
+// wants reports whether a call that came with ctx gets a span. Without mayHaveParent ctx has no span.
+func (s *sampler) wants(ctx context.Context, mayHaveParent bool) bool {
+	if mayHaveParent {
+		if parent := trace.SpanContextFromContext(ctx); parent.IsValid() {
+			asked := sdk.SamplingParameters{ParentContext: ctx, TraceID: parent.TraceID()}
+			return s.parents.ShouldSample(asked).Decision != sdk.Drop
+		}
+	}
+	return rand.Float64() < s.ratio
+}
+
+// samplerFromEnv reads OTEL_TRACES_SAMPLER and its argument. The sampler is usable also when there is an error.
+func samplerFromEnv(getenv func(string) string) (s sampler, err error) {
 	name := strings.ToLower(strings.TrimSpace(getenv("OTEL_TRACES_SAMPLER")))
 	arg := strings.TrimSpace(getenv("OTEL_TRACES_SAMPLER_ARG"))
-	ratio, err := 1.0, error(nil)
+	s.ratio = 1
 	if name == "" {
-		name, ratio = "parentbased_traceidratio", defaultRatio
+		name, s.ratio = "parentbased_traceidratio", defaultRatio
 	}
-	if arg != "" && strings.HasSuffix(name, "traceidratio") {
-		given, parseErr := strconv.ParseFloat(arg, 64)
+	kind, parentBased := strings.CutPrefix(name, "parentbased_")
+	switch kind {
+	case "always_on":
+	case "always_off":
+		s.ratio = 0
+	case "traceidratio":
+		given, parseErr := strconv.ParseFloat(cmp.Or(arg, fmt.Sprint(s.ratio)), 64)
 		if parseErr != nil || !(given >= 0 && given <= 1) {
 			err = fmt.Errorf("OTEL_TRACES_SAMPLER_ARG is %q, want a number from 0 to 1", arg)
 		} else {
-			ratio = given
+			s.ratio = given
 		}
-	}
-	switch name {
-	case "always_on":
-		return sdk.AlwaysSample(), err
-	case "always_off":
-		return sdk.NeverSample(), err
-	case "traceidratio":
-		return sdk.TraceIDRatioBased(ratio), err
-	case "parentbased_always_on":
-		return sdk.ParentBased(sdk.AlwaysSample()), err
-	case "parentbased_always_off":
-		return sdk.ParentBased(sdk.NeverSample()), err
-	case "parentbased_traceidratio":
-		return sdk.ParentBased(sdk.TraceIDRatioBased(ratio)), err
 	default:
-		return sdk.ParentBased(sdk.TraceIDRatioBased(defaultRatio)),
-			fmt.Errorf("OTEL_TRACES_SAMPLER is %q", name)
+		s.ratio, parentBased, err = defaultRatio, true, fmt.Errorf("OTEL_TRACES_SAMPLER is %q", name)
 	}
-}
-
-// chosenIDs is the SDK's ID generator: a root span gets the trace id that the sampler was asked about, so
-// that it decides the same when the SDK asks it again.
-type chosenIDs struct{}
-
-type chosenKey struct{}
-
-// NewIDs implements IDGenerator for root spans.
-func (g chosenIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	id, ok := ctx.Value(chosenKey{}).(trace.TraceID)
-	if !ok {
-		id = newTraceID()
+	s.parents = sdk.TraceIDRatioBased(s.ratio)
+	if parentBased {
+		s.parents = sdk.ParentBased(s.parents)
 	}
-	return id, g.NewSpanID(ctx, id)
-}
-
-// NewSpanID implements IDGenerator.
-func (chosenIDs) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
-	var id trace.SpanID
-	for !id.IsValid() {
-		binary.LittleEndian.PutUint64(id[:], rand.Uint64())
-	}
-	return id
-}
-
-// newTraceID returns a random trace id. It does not allocate.
-func newTraceID() trace.TraceID {
-	var id trace.TraceID
-	for !id.IsValid() {
-		binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
-		binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
-	}
-	return id
+	return s, err
 }

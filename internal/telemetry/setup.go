@@ -116,12 +116,12 @@ func newTelemetry(
 	sampler, err := samplerFromEnv(opts.Getenv)
 	if err != nil {
 		opts.Logger.Warn("sampler replaced by the default", slog.Any("error", err),
-			slog.String("sampler", sampler.Description()))
+			slog.Float64("ratio", sampler.ratio))
 	}
 	otel.SetErrorHandler(newErrorLog(opts.Logger))
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(res),
-		trace.WithSampler(sampler), trace.WithIDGenerator(chosenIDs{}))
-	hook := newSpanHook(provider.Tracer(scopeName), sampler, propagator)
+		trace.WithSampler(trace.AlwaysSample()))
+	hook := &SpanHook{tracer: provider.Tracer(scopeName), sampler: sampler, propagator: propagator}
 	return &Telemetry{hook: hook, provider: provider, exporter: exporter}, nil
 }
 

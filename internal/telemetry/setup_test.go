@@ -61,23 +61,28 @@ func TestExporterNames(t *testing.T) {
 
 func TestSamplers(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ name, arg, want, fault string }{
-		{"", "", "TraceIDRatioBased{0.01}", ""},
-		{"", "0.5", "TraceIDRatioBased{0.5}", ""},
-		{"always_on", "", "AlwaysOnSampler", ""},
-		{"always_off", "7", "AlwaysOffSampler", ""},
-		{"traceidratio", "0.25", "TraceIDRatioBased{0.25}", ""},
-		{"traceidratio", "2", "TraceIDRatioBased{1}", "want a number"},
-		{"parentbased_traceidratio", "x", "TraceIDRatioBased{1}", "want a number"},
-		{"parentbased_always_on", "", "root:AlwaysOnSampler", ""},
-		{"parentbased_always_off", "", "root:AlwaysOffSampler", ""},
-		{" Always_On ", "", "AlwaysOnSampler", ""},
-		{"dice", "", "TraceIDRatioBased{0.01}", "dice"},
-		{"traceidratio", "NaN", "TraceIDRatioBased{1}", "want a number"},
+	for _, tc := range []struct {
+		name, arg   string
+		ratio       float64
+		parentBased bool
+		fault       string
+	}{
+		{"", "", 0.01, true, ""},
+		{"", "0.5", 0.5, true, ""},
+		{"always_on", "", 1, false, ""},
+		{"always_off", "7", 0, false, ""},
+		{"traceidratio", "0.25", 0.25, false, ""},
+		{"traceidratio", "2", 1, false, "want a number"},
+		{"parentbased_traceidratio", "x", 1, true, "want a number"},
+		{"parentbased_always_on", "", 1, true, ""},
+		{"parentbased_always_off", "", 0, true, ""},
+		{" Always_On ", "", 1, false, ""},
+		{"dice", "", 0.01, true, "dice"},
+		{"traceidratio", "NaN", 1, false, "want a number"},
 	} {
-		sampler, err := samplerFromEnv(env("OTEL_TRACES_SAMPLER", tc.name, "OTEL_TRACES_SAMPLER_ARG", tc.arg))
-		if !strings.Contains(sampler.Description(), tc.want) {
-			t.Errorf("%q %q: %s, want %s", tc.name, tc.arg, sampler.Description(), tc.want)
+		s, err := samplerFromEnv(env("OTEL_TRACES_SAMPLER", tc.name, "OTEL_TRACES_SAMPLER_ARG", tc.arg))
+		if s.ratio != tc.ratio || strings.HasPrefix(s.parents.Description(), "ParentBased") != tc.parentBased {
+			t.Errorf("%q %q: %v of roots, else %s", tc.name, tc.arg, s.ratio, s.parents.Description())
 		}
 		if (err == nil) != (tc.fault == "") || (err != nil && !strings.Contains(err.Error(), tc.fault)) {
 			t.Errorf("%q %q: %v", tc.name, tc.arg, err)
