@@ -157,7 +157,7 @@ type Auth struct {
 
 // Log says how the process reports.
 type Log struct {
-	Level    string        // debug, info, warn, error; behind it levels of components: info,store=debug
+	Level    string        // debug, info, warn, error
 	Format   string        // text or json
 	SlowCall time.Duration // calls that take longer are told at warn, 0 = none, default 1 s
 }

@@ -123,7 +123,7 @@ func TestC137EveryRouteNeedsCredentialsAndRights(t *testing.T) {
 	if seen < 40 {
 		t.Errorf("%d routes seen", seen)
 	}
-	for _, open := range []string{"/healthz", "/livez", "/readyz", "/openapi.json"} {
+	for _, open := range []string{"/healthz", "/livez", "/readyz", "/openapi.json", "/metrics"} {
 		r.get(open).want(http.StatusOK)
 	}
 }

@@ -5,10 +5,12 @@ package telemetry
 import (
 	"context"
 	_ "embed" // the list of metrics
+	"log/slog"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -142,13 +144,15 @@ func (m *Metric) point(
 	return point
 }
 
-// producer gives the tables' rows to OpenTelemetry's readers: half a million of them pass through instruments
-// of the SDK in seconds and through this in a fraction of one.
+// producer gives the tables' rows to OpenTelemetry's readers, past the SDK's instruments: what is counted already
+// need not be counted again there.
 type producer struct {
 	tables []Table
 	base   []attribute.KeyValue // of every row
 	limit  int
 	start  time.Time
+	log    *slog.Logger
+	told   atomic.Bool // that series are left out
 }
 
 var _ sdk.Producer = (*producer)(nil)
@@ -165,6 +169,10 @@ func (p *producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 			histograms: make([][]metricdata.HistogramDataPoint[float64], len(t.Metrics)),
 		}
 		t.read(rows)
+		if p.limit > 0 && rows.count > p.limit && !p.told.Swap(true) {
+			p.log.Warn("more series than metricsOtelCardinalityLimit, the rest is left out; told once",
+				slog.String("metric", t.Metrics[0].Name), slog.Int("series", rows.count), slog.Int("limit", p.limit))
+		}
 		for j, m := range t.Metrics {
 			data := metricdata.Metrics{Name: m.Name, Description: m.Help, Unit: m.Unit}
 			switch {

@@ -64,8 +64,7 @@ func SetupMetrics(ctx context.Context, opts MetricOptions) (*Metrics, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Metrics{opts: opts}
-	var err error
+	m, err := &Metrics{opts: opts}, error(nil)
 	if m.exporter, err = metricExporter(ctx, &opts); err != nil {
 		return nil, fmt.Errorf("metrics exporter: %w", err)
 	}
@@ -87,7 +86,7 @@ func (m *Metrics) Start(ctx context.Context, tables []Table) error {
 	}
 	source := sdk.WithProducer(&producer{
 		tables: append(tables, m.hook.Tables()...), base: baseLabels(opts), limit: opts.CardinalityLimit,
-		start: time.Now(),
+		start: time.Now(), log: opts.Logger,
 	})
 	all := []sdk.Option{sdk.WithResource(res), sdk.WithCardinalityLimit(opts.CardinalityLimit)}
 	if m.exporter != nil {

@@ -311,10 +311,14 @@ func TestMetricsList(t *testing.T) {
 	}
 }
 
-// TestCardinalityLimit: what is more is left out.
+// TestCardinalityLimit: what is more is left out, and told once.
 func TestCardinalityLimit(t *testing.T) {
 	t.Parallel()
-	m, err := SetupMetrics(t.Context(), MetricOptions{Exporter: ExportPage, CardinalityLimit: 10})
+	log := &logBuffer{}
+	m, err := SetupMetrics(t.Context(), MetricOptions{
+		Options:  Options{Logger: slog.New(slog.NewTextHandler(log, nil))},
+		Exporter: ExportPage, CardinalityLimit: 10,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,6 +334,10 @@ func TestCardinalityLimit(t *testing.T) {
 	m.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if n := strings.Count(answer.Body.String(), "rocketmq_proxy_up{"); n != 10 {
 		t.Errorf("%d series", n)
+	}
+	m.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if n := strings.Count(log.String(), "series=20"); n != 1 {
+		t.Errorf("told %d times: %s", n, log)
 	}
 	if err := m.Shutdown(t.Context()); err != nil {
 		t.Error(err)
