@@ -64,10 +64,11 @@ func SetupMetrics(ctx context.Context, opts MetricOptions) (*Metrics, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	m, err := &Metrics{opts: opts}, error(nil)
-	if m.exporter, err = metricExporter(ctx, &opts); err != nil {
+	exporter, err := metricExporter(ctx, &opts)
+	if err != nil {
 		return nil, fmt.Errorf("metrics exporter: %w", err)
 	}
+	m := &Metrics{opts: opts, exporter: exporter}
 	if m.exporter != nil || opts.Exporter == ExportPage {
 		m.hook = &LatencyHook{}
 	}
