@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -80,9 +79,7 @@ func (b *bench) run() (err error) {
 		return err
 	}
 	for range b.connections {
-		c, err := remoting.NewClient(remoting.ClientConfig{
-			Addr: b.broker, TLS: b.TLS, Language: protocol.LanguageGo, Logger: slog.New(slog.DiscardHandler),
-		})
+		c, err := b.dial(b.broker)
 		if err != nil {
 			return err
 		}
@@ -168,7 +165,7 @@ func (b *bench) phase(name string, workers int, work func(worker int) (int, erro
 func (b *bench) invoke(worker int, code protocol.Code, h protocol.Header, body []byte) (*protocol.Command, error) {
 	ctx, cancel := context.WithTimeout(b, b.Timeout)
 	defer cancel()
-	answer, err := b.clients[worker%len(b.clients)].Invoke(ctx, code, h, body)
+	answer, err := b.native(ctx, b.clients[worker%len(b.clients)], code, h, body)
 	if err == nil && answer.Code != int32(protocol.Success) && answer.Code != int32(protocol.PullNotFound) {
 		err = fmt.Errorf("%s answered %s: %s", b.broker, protocol.ResponseCode(answer.Code), answer.Remark)
 	}

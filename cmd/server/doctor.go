@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/roquetmq/roquet/internal/client"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // What a check says.
@@ -186,7 +184,7 @@ func isLoopback(host string) bool {
 // checkListener connects and asks as a client of RocketMQ does: all of them speak all protocols.
 func (d *doctor) checkListener(name, addr string) {
 	asked := time.Now()
-	if _, err := d.native(addr, protocol.GetBrokerClusterInfo); err != nil {
+	if _, err := d.ask(addr); err != nil {
 		d.note(name+" port", failed, "open the port in the firewall or publish it, or tell clients another address: "+
 			"--advertise, --listener", "no answer from %s, as seen from here: %v", addr, err)
 		return
@@ -194,18 +192,16 @@ func (d *doctor) checkListener(name, addr string) {
 	d.note(name+" port", fine, "", "%s answered in %s", addr, time.Since(asked).Round(100*time.Microsecond))
 }
 
-// native sends a request without a header in the native protocol.
-func (d *doctor) native(addr string, code protocol.Code) (*protocol.Command, error) {
-	c, err := remoting.NewClient(remoting.ClientConfig{
-		Addr: addr, TLS: d.TLS, Language: protocol.LanguageGo, Logger: slog.New(slog.DiscardHandler),
-	})
+// ask asks for the cluster in the native protocol.
+func (d *doctor) ask(addr string) (*protocol.Command, error) {
+	c, err := d.dial(addr)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(d, min(d.Timeout, 3*time.Second))
 	defer cancel()
-	answer, err := c.Invoke(ctx, code, nil, nil)
+	answer, err := d.native(ctx, c, protocol.GetBrokerClusterInfo, nil, nil)
 	var dial *net.OpError
 	if errors.As(err, &dial) {
 		err = dial.Err // without the address, which is said already
@@ -216,7 +212,7 @@ func (d *doctor) native(addr string, code protocol.Code) (*protocol.Command, err
 // checkNames asks each name server whether it sends clients to this broker.
 func (d *doctor) checkNames() {
 	for _, addr := range d.cfg.Identity.NamesrvAddrs {
-		answer, err := d.native(addr, protocol.GetBrokerClusterInfo)
+		answer, err := d.ask(addr)
 		if err != nil {
 			d.note("name server", failed, "is it running, is the port open? else correct namesrvAddr (--namesrv)",
 				"no answer from %s: %v", addr, err)

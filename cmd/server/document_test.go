@@ -32,7 +32,7 @@ func TestReference(t *testing.T) {
 	var out bytes.Buffer
 	out.WriteString("# Commands\n\nWritten by `go test ./cmd/server -run Reference -rewrite`; " +
 		"how they are used: [README](../README.md#the-command-line).\n\n" +
-		"Commands that talk to a server take `--server` (`ROQUET_SERVER`), `--user` and `--password` or `--token`, `--ca`,\n" +
+		"Commands that talk to a server take `--server` (`ROQUET_SERVER`), `--user` with `--password-file` or `--password`, or `--token`, `--ca`,\n" +
 		"`--insecure`, `--timeout`, and `-o json` for scripts; they are described once, with `roquet topic`. `roquet completion`\n" +
 		"makes shells complete commands, flags, and the names of topics and groups.\n\n")
 	describe(t, &out, root)
@@ -53,8 +53,10 @@ func TestReference(t *testing.T) {
 var (
 	repeated = regexp.MustCompile(`(?s)### (Options inherited from parent commands|SEE ALSO).*`)
 	help     = regexp.MustCompile(`^ +-h, --help `)
-	shared   = regexp.MustCompile(`^ +(-o, )?--(server|user|password|token|ca|insecure|timeout|output) `)
-	empty    = regexp.MustCompile("#### Options\n\n```\n```\n")
+	shared   = regexp.MustCompile(
+		`^ +(-o, )?--(server|user|password|password-file|token|ca|insecure|timeout|output) `,
+	)
+	empty = regexp.MustCompile("#### Options\n\n```\n```\n")
 )
 
 func describe(t *testing.T, out *bytes.Buffer, cmd *cobra.Command) {

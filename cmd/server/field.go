@@ -3,14 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
+	"golang.org/x/term"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -22,11 +26,30 @@ type field struct {
 	fd protoreflect.FieldDescriptor
 }
 
+// fieldOf is the field of a message with a name, or that of the one item of its list.
+func fieldOf(m protoreflect.Message, name string) field {
+	if fd := m.Descriptor().Fields().ByName(protoreflect.Name(name)); fd != nil {
+		return field{m, fd}
+	}
+	for fd := range fieldsOf(m) {
+		if fd.IsList() && fd.Message() != nil {
+			list := m.Mutable(fd).List()
+			if list.Len() == 0 {
+				list.AppendMutable()
+			}
+			return fieldOf(list.Get(0).Message(), name)
+		}
+	}
+	return field{m: m}
+}
+
 func (f field) String() string { return "" }
 
 // Type is what help calls the value.
 func (f field) Type() string {
 	switch {
+	case f.fd.Name() == "secret":
+		return "file"
 	case f.fd.IsMap():
 		return "key=value"
 	case f.fd.Message() != nil:
@@ -40,6 +63,10 @@ func (f field) Type() string {
 // Set reads a value. Maps and lists grow with each.
 func (f field) Set(text string) error {
 	switch {
+	case f.fd.Name() == "secret":
+		secret, err := readSecret(text)
+		f.m.Set(f.fd, protoreflect.ValueOfString(secret))
+		return err
 	case f.fd.IsMap():
 		key, value, ok := strings.Cut(text, "=")
 		if !ok {
@@ -150,7 +177,31 @@ func (f field) text(v protoreflect.Value) string {
 		if at, ok := v.Message().Interface().(*timestamppb.Timestamp); ok {
 			return at.AsTime().Local().Format("2006-01-02 15:04:05.000")
 		}
-		return protojson.Format(v.Message().Interface())
+		words := []string(nil)
+		for fd := range fieldsOf(v.Message()) {
+			if word := (field{v.Message(), fd}).show(); word != "-" {
+				words = append(words, word)
+			}
+		}
+		return strings.Join(words, " ")
 	}
 	return v.String()
+}
+
+// readSecret reads a secret from a file, or standard input without an echo.
+func readSecret(file string) (string, error) {
+	var text []byte
+	var err error
+	switch fd := int(os.Stdin.Fd()); {
+	case file != "-":
+		text, err = os.ReadFile(file)
+	case term.IsTerminal(fd):
+		text, err = term.ReadPassword(fd)
+	default:
+		text, err = io.ReadAll(os.Stdin)
+	}
+	if text = bytes.TrimRight(text, "\r\n"); err == nil && len(text) == 0 {
+		err = errors.New("the secret is empty")
+	}
+	return string(text), err
 }

@@ -3,15 +3,12 @@
 package main
 
 import (
-	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roquetmq/roquet/internal/client"
-	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/service"
 )
 
@@ -27,16 +24,25 @@ func verifyCommand() *cobra.Command {
 	}
 }
 
-// healthCommand asks a running server; it is the health check of images, where no shell and no curl exist.
+// healthCommand asks a running server; it is the health check of images, where no shell and no curl exist. It needs no
+// credentials and sends none.
 func healthCommand() *cobra.Command {
-	defaults := config.New()
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(defaults.Listen.HTTPPort))
+	r := &remote{}
+	var file string
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running server whether it is ready; exit status 0 if so",
-		Args:  cobra.NoArgs,
+		Long: "Ask a running server whether it is ready; exit status 0 if so. The address is that of --server or\n" +
+			"ROQUET_SERVER, else what the server on this machine has from the environment and --config.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client.New(client.Config{Server: address, Timeout: 3 * time.Second})
+			own, err := r.locate(cmd, file)
+			if err != nil {
+				return err
+			}
+			c, err := client.New(client.Config{
+				Server: r.Server, CAFile: r.CAFile, Insecure: r.Insecure || own, Timeout: r.Timeout,
+			})
 			if err != nil {
 				return err
 			}
@@ -47,6 +53,12 @@ func healthCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&address, "addr", address, "host:port of any of the server's listeners")
+	flags := cmd.Flags()
+	flags.StringVar(&r.Server, "server", localServer, "the server, any of its ports [ROQUET_SERVER]")
+	flags.StringVar(&r.Server, "addr", localServer, "the same")
+	flags.StringVarP(&file, "config", "c", "", "the server's configuration file")
+	flags.StringVar(&r.CAFile, "ca", "", "PEM file: who signs the server's certificate [ROQUET_CA]")
+	flags.BoolVar(&r.Insecure, "insecure", false, "believe any certificate")
+	flags.DurationVar(&r.Timeout, "timeout", 3*time.Second, "longest time for the answer")
 	return cmd
 }

@@ -3,14 +3,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,20 +28,28 @@ import (
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/client"
+	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/service"
 )
 
 // remote is what all commands that talk to a server have in common: their flags.
 type remote struct {
 	client.Config
-	output string
+	passwordFile, output string
 }
 
-// addFlags adds the flags. Those that the environment may set are read by connect, so that no secret is shown as a
+// localServer is where a server listens that was told nothing.
+const localServer = "http://127.0.0.1:8080"
+
+// addFlags adds the flags. Those that the environment may set are read by locate, so that no secret is shown as a
 // default.
 func (r *remote) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.Server, "server", "http://127.0.0.1:8080", "the server, any of its ports [ROQUET_SERVER]")
+	flags.StringVar(&r.Server, "server", localServer, "the server, any of its ports [ROQUET_SERVER]")
 	flags.StringVar(&r.User, "user", "", "who asks [ROQUET_USER]")
 	flags.StringVar(&r.Password, "password", "", "the user's password; others see it in ps: [ROQUET_PASSWORD]")
+	flags.StringVar(&r.passwordFile, "password-file", "", "file with the user's password [ROQUET_PASSWORD_FILE]")
 	flags.StringVar(&r.Token, "token", "", "a token in place of user and password [ROQUET_TOKEN]")
 	flags.StringVar(&r.CAFile, "ca", "", "PEM file: who signs the server's certificate [ROQUET_CA]")
 	flags.BoolVar(&r.Insecure, "insecure", false, "believe any certificate")
@@ -45,20 +57,69 @@ func (r *remote) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&r.output, "output", "o", "table", "table, or json for scripts")
 }
 
+// locate reads what the environment says unless a flag says it. A server that nothing names is the one that runs on
+// this machine with the settings of the environment, and of the file if there is one; own tells that.
+func (r *remote) locate(cmd *cobra.Command, file string) (own bool, err error) {
+	own = !cmd.Flags().Changed("server") && !cmd.Flags().Changed("addr")
+	for name, value := range map[string]*string{
+		"server": &r.Server, "user": &r.User, "password": &r.Password, "password-file": &r.passwordFile,
+		"token": &r.Token, "ca": &r.CAFile,
+	} {
+		env := os.Getenv("ROQUET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		if env != "" && !cmd.Flags().Changed(name) && (name != "server" || own) {
+			*value, own = env, own && name != "server"
+		}
+	}
+	loaded, err := config.Load(file, os.Environ(), nil)
+	if !own || err != nil {
+		if file == "" {
+			err = nil // the environment is the server's to complain about
+		}
+		return false, err
+	}
+	l, scheme := &loaded.Listen, "http"
+	if loaded.TLS.Mode == "enforcing" {
+		scheme = "https"
+	}
+	host := l.BindAddress
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	port := cmp.Or(l.Port(l.HTTPPort), l.Port(l.BrokerPort), l.Port(l.NamesrvPort), l.Port(l.GRPCPort))
+	r.Server = scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
+	return true, nil
+}
+
 // connect makes the client that the flags and the environment describe.
 func (r *remote) connect(cmd *cobra.Command) (*client.Client, error) {
-	for name, value := range map[string]*string{
-		"server": &r.Server, "user": &r.User, "password": &r.Password, "token": &r.Token, "ca": &r.CAFile,
-	} {
-		env := os.Getenv("ROQUET_" + strings.ToUpper(name))
-		if flag := cmd.Flags().Lookup(name); flag != nil && !flag.Changed && env != "" {
-			*value = env
+	if _, err := r.locate(cmd, ""); err != nil {
+		return nil, err
+	}
+	if r.passwordFile != "" && r.Password == "" {
+		text, err := os.ReadFile(r.passwordFile)
+		if err != nil {
+			return nil, fmt.Errorf("read --password-file: %w", err)
 		}
+		r.Password = strings.TrimRight(string(text), "\r\n")
 	}
 	if r.output != "table" && r.output != "json" {
 		return nil, fmt.Errorf("--output %q is neither table nor json", r.output)
 	}
 	return client.New(r.Config)
+}
+
+// dial makes a client of the native protocol, for the same server.
+func (c *call) dial(addr string) (*remoting.Client, error) {
+	return remoting.NewClient(remoting.ClientConfig{
+		Addr: addr, TLS: c.TLS, Language: protocol.LanguageGo, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// native sends a request in the native protocol, signed when user and password are given. Errors: of the way only.
+func (c *call) native(
+	ctx context.Context, to *remoting.Client, code protocol.Code, h protocol.Header, body []byte,
+) (*protocol.Command, error) {
+	return to.Invoke(ctx, code, service.Signer{AccessKey: c.User, SecretKey: c.Password}.Sign(h, body), body)
 }
 
 // call is one run of a command: the client, and where its answer goes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/client"
 )
 
@@ -77,7 +79,7 @@ func (p *rpc) command(r *remote) *cobra.Command {
 		return nil
 	})
 	r.addFields(cmd.Flags(), cmd, in, p.flags)
-	if cmd.Name() == "list" {
+	if cmd.Name() == "list" && !strings.HasPrefix(p.method, "User") {
 		cmd.Flags().BoolP("all", "a", false, "the server's own too")
 	}
 	return cmd
@@ -91,7 +93,7 @@ func (r *remote) addFields(flags *pflag.FlagSet, cmd *cobra.Command, m protorefl
 		if !ok {
 			of = strings.ReplaceAll(name, "-", "_")
 		}
-		f := field{m, m.Descriptor().Fields().ByName(protoreflect.Name(of))}
+		f := fieldOf(m, of)
 		short := map[protoreflect.Name]string{"group": "g", "max": "n"}[f.fd.Name()]
 		if f.fd.Parent().Name() == "NewMessage" {
 			short = ""
@@ -117,7 +119,7 @@ func (p *rpc) fill(in protoreflect.Message, args []string) error {
 		if strings.Contains(name, "=") {
 			name = "values"
 		}
-		if err := (field{in, in.Descriptor().Fields().ByName(protoreflect.Name(name))}).Set(arg); err != nil {
+		if err := fieldOf(in, name).Set(arg); err != nil {
 			return err
 		}
 	}
@@ -127,6 +129,9 @@ func (p *rpc) fill(in protoreflect.Message, args []string) error {
 func (p *rpc) run(c *call, in protoreflect.Message, args []string) error {
 	if err := p.fill(in, args); err != nil {
 		return err
+	}
+	if put, ok := in.Interface().(*v1.PutUserRequest); ok && put.GetSecret() == "" {
+		put.Secret = os.Getenv("ROQUET_SECRET")
 	}
 	if p.condition != "" {
 		if err := p.check(c, args); err != nil {

@@ -88,6 +88,8 @@ func setup(env *testscript.Env) error {
 	env.Setenv("ROQUET_SERVER", "http://127.0.0.1:"+strconv.Itoa(l.Port(l.HTTPPort)))
 	env.Setenv("BROKER", "127.0.0.1:"+strconv.Itoa(l.Port(l.BrokerPort)))
 	env.Setenv("NAMESRV", "127.0.0.1:"+strconv.Itoa(l.Port(l.NamesrvPort)))
+	env.Setenv("HTTP_PORT", strconv.Itoa(l.HTTPPort))
+	env.Setenv("BROKER_PORT", strconv.Itoa(l.Port(l.BrokerPort)))
 	env.Setenv("TZ", "UTC")
 	return err
 }

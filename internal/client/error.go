@@ -34,9 +34,10 @@ func (e *Error) Error() string {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized:
-		text += ": say who you are with --user and --password, or --token (ROQUET_USER, ROQUET_PASSWORD, ROQUET_TOKEN)"
+		text += ": say who you are with --user and --password-file, or --token " +
+			"(ROQUET_USER, ROQUET_PASSWORD, ROQUET_TOKEN)"
 	case http.StatusForbidden:
-		text += ": an administrator can allow it with roquet user acl"
+		text += ": an administrator can allow it with roquet acl set"
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		text += ": try again later"
 	}

@@ -76,7 +76,10 @@ func (l *Loaded) apply(values map[string]string, origin string) error {
 
 // clientVariables are the environment of the commands that talk to a server; they say nothing to the server itself.
 func clientVariables() []string {
-	return []string{"ROQUET_SERVER", "ROQUET_USER", "ROQUET_PASSWORD", "ROQUET_TOKEN", "ROQUET_CA"}
+	return []string{
+		"ROQUET_SERVER", "ROQUET_USER", "ROQUET_PASSWORD", "ROQUET_PASSWORD_FILE", "ROQUET_TOKEN", "ROQUET_CA",
+		"ROQUET_SECRET",
+	}
 }
 
 func (l *Loaded) applyEnvironment(environ []string) error {

@@ -55,19 +55,19 @@ func settledUsers(cfg *config.Auth) (users []auth.User, err error) {
 	return users, err
 }
 
-// signer is what this process signs its own requests with. Source: SessionCredentials.java.
-type signer struct{ AccessKey, SecretKey string }
+// Signer signs native requests as a user. The zero value signs nothing. Source: SessionCredentials.java.
+type Signer struct{ AccessKey, SecretKey string }
 
-func innerCredentials(cfg *config.Auth) (c signer, err error) {
+func innerCredentials(cfg *config.Auth) (c Signer, err error) {
 	if cfg.InnerCredentials != "" && json.Unmarshal([]byte(cfg.InnerCredentials), &c) != nil {
 		err = errors.New(`innerClientAuthenticationCredentials: wanted {"accessKey":"…","secretKey":"…"}`)
 	}
 	return c, err
 }
 
-// sign returns a header with the signature of the request that carries it; h itself when there is nothing to sign with.
+// Sign returns a header with the signature of the request that carries it; h itself when there is nothing to sign with.
 // Source: AclClientRPCHook.java.
-func (c signer) sign(h protocol.Header, body []byte) protocol.Header {
+func (c Signer) Sign(h protocol.Header, body []byte) protocol.Header {
 	if c.AccessKey == "" {
 		return h
 	}

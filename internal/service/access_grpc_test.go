@@ -18,9 +18,9 @@ import (
 )
 
 // signed adds what an SDK with credentials sends.
-func signed(ctx context.Context, who signer) context.Context {
+func signed(ctx context.Context, who Signer) context.Context {
 	const date = "20261130T010203Z"
-	if who == (signer{}) {
+	if who == (Signer{}) {
 		return ctx
 	}
 	sum, _ := base64.StdEncoding.DecodeString(auth.Sign(who.SecretKey, []byte(date)))
@@ -72,7 +72,7 @@ func TestC137EveryRPCNeedsCredentialsAndRights(t *testing.T) {
 			},
 		}}
 	}
-	open := func(who signer) v2.Code {
+	open := func(who Signer) v2.Code {
 		stream, err := c.Telemetry(signed(c.ctx(), who))
 		if err != nil {
 			t.Fatal(err)
@@ -85,9 +85,9 @@ func TestC137EveryRPCNeedsCredentialsAndRights(t *testing.T) {
 		return cmd.GetStatus().GetCode()
 	}
 	for _, s := range []struct {
-		who  signer
+		who  Signer
 		want v2.Code
-	}{{signer{}, v2.Code_UNAUTHORIZED}, {wrong, v2.Code_UNAUTHORIZED}, {bare, v2.Code_FORBIDDEN}, {fit, v2.Code_OK}} {
+	}{{Signer{}, v2.Code_UNAUTHORIZED}, {wrong, v2.Code_UNAUTHORIZED}, {bare, v2.Code_FORBIDDEN}, {fit, v2.Code_OK}} {
 		if got := open(s.who); got != s.want {
 			t.Errorf("telemetry by %q: %s, want %s", s.who.AccessKey, got, s.want)
 		}
@@ -167,9 +167,9 @@ func TestC137EveryRPCNeedsCredentialsAndRights(t *testing.T) {
 		}},
 	} {
 		for _, s := range []struct {
-			who  signer
+			who  Signer
 			want v2.Code
-		}{{signer{}, v2.Code_UNAUTHORIZED}, {wrong, v2.Code_UNAUTHORIZED}, {bare, rpc.denied}} {
+		}{{Signer{}, v2.Code_UNAUTHORIZED}, {wrong, v2.Code_UNAUTHORIZED}, {bare, rpc.denied}} {
 			status, err := rpc.call(signed(c.ctx(), s.who))
 			if err != nil || status.GetCode() != s.want {
 				t.Errorf("%s by %q: %v %v, want %s", rpc.name, s.who.AccessKey, status, err, s.want)

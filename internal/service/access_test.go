@@ -19,10 +19,10 @@ import (
 
 // The users of guarded services: root may everything, fit what rights of its own allow, bare nothing.
 var (
-	root  = signer{"root", "root-secret"}
-	fit   = signer{"fit", "fit-secret"}
-	bare  = signer{"bare", "bare-secret"}
-	wrong = signer{"root", "not-its-secret"}
+	root  = Signer{"root", "root-secret"}
+	fit   = Signer{"fit", "fit-secret"}
+	bare  = Signer{"bare", "bare-secret"}
+	wrong = Signer{"root", "not-its-secret"}
 )
 
 const guardedFile = `
@@ -51,21 +51,21 @@ func guarded(t *testing.T, file string) func(*config.Config) {
 }
 
 // as is call by a user.
-func (w *wire) as(who signer, code protocol.Code, h protocol.Header, body []byte) *protocol.Command {
+func (w *wire) as(who Signer, code protocol.Code, h protocol.Header, body []byte) *protocol.Command {
 	w.t.Helper()
-	return w.call(code, who.sign(h, body), body)
+	return w.call(code, who.Sign(h, body), body)
 }
 
 // wantCode is as for a request that must be answered with the code.
 func (w *wire) wantCode(
-	want protocol.ResponseCode, who signer, code protocol.Code, h protocol.Header, body []byte,
+	want protocol.ResponseCode, who Signer, code protocol.Code, h protocol.Header, body []byte,
 ) string {
 	w.t.Helper()
 	return w.answerTo(want, who, code, h, body).Remark
 }
 
 func (w *wire) answerTo(
-	want protocol.ResponseCode, who signer, code protocol.Code, h protocol.Header, body []byte,
+	want protocol.ResponseCode, who Signer, code protocol.Code, h protocol.Header, body []byte,
 ) *protocol.Command {
 	w.t.Helper()
 	answer := w.as(who, code, h, body)
@@ -147,9 +147,9 @@ func TestC137EveryCodeNeedsCredentialsAndRights(t *testing.T) {
 		}
 		h, body := sampleHeader(code), sampleBody(code)
 		for _, c := range []struct {
-			who  signer
+			who  Signer
 			deny bool
-		}{{signer{}, true}, {wrong, true}, {bare, need != right{}}, {fit, false}, {root, false}} {
+		}{{Signer{}, true}, {wrong, true}, {bare, need != right{}}, {fit, false}, {root, false}} {
 			if answer := w.as(c.who, code, h, body); denied(answer) != c.deny {
 				t.Errorf(
 					"%s by %q with secret %q: code %d %q",
@@ -314,18 +314,18 @@ func TestC142ConfigUpdates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		change func(*config.Config)
-		who    signer
+		who    Signer
 		body   string
 		want   protocol.ResponseCode
 	}{
-		{guarded(t, guardedFile), signer{}, "fileReservedTime=5", protocol.NoPermission},
+		{guarded(t, guardedFile), Signer{}, "fileReservedTime=5", protocol.NoPermission},
 		{guarded(t, guardedFile), bare, "fileReservedTime=5", protocol.NoPermission},
 		{guarded(t, guardedFile), root, "fileReservedTime=5", protocol.Success},
-		{nil, signer{}, "fileReservedTime=5\nstorePathRootDir=/tmp/x", protocol.NoPermission},
-		{nil, signer{}, "rocketmqHome=/tmp/x;curl evil", protocol.Success}, // without effect, as of the original's keys
-		{nil, signer{}, "kvConfigPath=/tmp/x\nlistenPort=1", protocol.NoPermission},
-		{nil, signer{}, "authenticationEnabled=false", protocol.NoPermission},
-		{nil, signer{}, "authFile=/tmp/x", protocol.NoPermission},
+		{nil, Signer{}, "fileReservedTime=5\nstorePathRootDir=/tmp/x", protocol.NoPermission},
+		{nil, Signer{}, "rocketmqHome=/tmp/x;curl evil", protocol.Success}, // without effect, as of the original's keys
+		{nil, Signer{}, "kvConfigPath=/tmp/x\nlistenPort=1", protocol.NoPermission},
+		{nil, Signer{}, "authenticationEnabled=false", protocol.NoPermission},
+		{nil, Signer{}, "authFile=/tmp/x", protocol.NoPermission},
 	} {
 		w := startWire(t, c.change)
 		before := w.svc.node.self.settings.options.load()
@@ -527,7 +527,7 @@ func TestUsersOverTheWire(t *testing.T) {
 		&protocol.UpdateUserRequestHeader{Username: "new"}, put(protocol.UserInfo{UserStatus: "disable"}))
 	w.wantCode(
 		protocol.NoPermission,
-		signer{"new", "p2"},
+		Signer{"new", "p2"},
 		protocol.HeartBeat,
 		nil,
 		sampleBody(protocol.HeartBeat),

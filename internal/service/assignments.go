@@ -119,7 +119,7 @@ func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol
 		answer, err := remote.client.Invoke(
 			ctx,
 			protocol.GetRouteInfoByTopic,
-			remote.as.sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil),
+			remote.as.Sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil),
 			nil,
 		)
 		if err != nil || answer.Code != int32(protocol.Success) {

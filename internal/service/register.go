@@ -36,7 +36,7 @@ type registrar struct {
 type remoteNames struct {
 	addr   string
 	client *remoting.Client
-	as     signer // zero: the name server asks for none
+	as     Signer // zero: the name server asks for none
 	known  bool   // the last registration succeeded
 	warned bool   // the last one failed, and the log says so
 }
@@ -191,7 +191,7 @@ func invoke(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	answer, err := remote.client.Invoke(ctx, code, remote.as.sign(h, body), body)
+	answer, err := remote.client.Invoke(ctx, code, remote.as.Sign(h, body), body)
 	if err == nil && answer.Code != 0 {
 		err = fmt.Errorf("answer code %d: %s", answer.Code, answer.Remark)
 	}
