@@ -50,7 +50,7 @@ type Client struct {
 	cfg   Config
 	base  *url.URL
 	http  *http.Client
-	rules map[string]*rule
+	rules map[any]rule
 }
 
 // New returns a client. Nothing is connected before the first call.

@@ -3,10 +3,9 @@
 package client
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -14,46 +13,31 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roquetmq/roquet/api"
 )
 
-// rule is how an rpc is called over HTTP. One of the methods has the path.
-type rule struct {
-	Selector string `yaml:"selector"`
-	Get      string `yaml:"get"`
-	Put      string `yaml:"put"`
-	Post     string `yaml:"post"`
-	Delete   string `yaml:"delete"`
-	Patch    string `yaml:"patch"`
-	Body     string `yaml:"body"` // a field, "*" for all fields, "" for none
-}
+// rule is how an rpc is called over HTTP: its selector, the path under the method's name, and as body a field, or "*"
+// for all fields.
+type rule map[string]any
 
 // readRules reads the rules of api/rest.yaml, by selector.
-func readRules() (map[string]*rule, error) {
-	var file struct {
-		HTTP struct {
-			Rules []*rule `yaml:"rules"`
-		} `yaml:"http"`
-	}
+func readRules() (map[any]rule, error) {
+	var file struct{ HTTP struct{ Rules []rule } }
 	if err := yaml.Unmarshal(api.RESTRules, &file); err != nil {
 		return nil, fmt.Errorf("read api/rest.yaml: %w", err)
 	}
-	rules := make(map[string]*rule, len(file.HTTP.Rules))
+	rules := make(map[any]rule, len(file.HTTP.Rules))
 	for _, r := range file.HTTP.Rules {
-		rules[r.Selector] = r
+		rules[r["selector"]] = r
 	}
 	return rules, nil
 }
 
-func (r *rule) route() (method, path string) {
-	for method, path := range map[string]string{
-		http.MethodGet: r.Get, http.MethodPut: r.Put, http.MethodPost: r.Post,
-		http.MethodDelete: r.Delete, http.MethodPatch: r.Patch,
-	} {
-		if path != "" {
-			return method, path
+func (r rule) route() (method, path string) {
+	for _, method := range []string{"get", "put", "post", "delete", "patch"} {
+		if path, ok := r[method].(string); ok {
+			return strings.ToUpper(method), path
 		}
 	}
 	return "", ""
@@ -62,55 +46,40 @@ func (r *rule) route() (method, path string) {
 var placeholder = regexp.MustCompile(`{\w+}`)
 
 // request lays a message down as path with query, and body.
-func (r *rule) request(in proto.Message) (method, target string, body []byte, err error) {
-	in = proto.Clone(in)
-	m, fields := in.ProtoReflect(), in.ProtoReflect().Descriptor().Fields()
+func (r rule) request(in proto.Message) (method, target string, body []byte, err error) {
+	values := map[string]json.RawMessage{}
+	text, err := protojson.Marshal(in)
+	if err == nil {
+		err = json.Unmarshal(text, &values)
+	}
+	m := in.ProtoReflect()
 	method, path := r.route()
 	path = placeholder.ReplaceAllStringFunc(path, func(name string) string {
-		field := fields.ByName(protoreflect.Name(strings.Trim(name, "{}")))
-		text := m.Get(field).String()
-		if text == "" {
+		field := m.Descriptor().Fields().ByTextName(strings.Trim(name, "{}"))
+		delete(values, field.JSONName())
+		if !m.Has(field) && field.Kind().String() == "string" {
 			err = fmt.Errorf("the %s is empty", field.Name())
 		}
-		m.Clear(field)
-		return url.PathEscape(text)
+		return url.PathEscape(m.Get(field).String())
 	})
-	if err != nil {
-		return "", "", nil, err
+	if err != nil || r["body"] == "*" {
+		text, fault := json.Marshal(values)
+		return method, path, text, errors.Join(err, fault)
 	}
-	switch r.Body {
-	case "":
-	case "*":
-		body, err = protojson.Marshal(in)
-		return method, path, body, err
-	default:
-		field := fields.ByName(protoreflect.Name(r.Body))
-		if body, err = protojson.Marshal(m.Get(field).Message().Interface()); err != nil {
-			return "", "", nil, err
+	if name, ok := r["body"].(string); ok {
+		if body = values[name]; body == nil {
+			body = []byte("{}")
 		}
-		m.Clear(field)
-	}
-	query, err := queryOf(in)
-	if query != "" {
-		path += "?" + query
-	}
-	return method, path, body, err
-}
-
-// queryOf is what a message holds, as parameters of a query.
-func queryOf(m proto.Message) (string, error) {
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		return "", err
-	}
-	values, decoder := map[string]any{}, json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&values); err != nil {
-		return "", err
+		delete(values, name)
 	}
 	query := url.Values{}
 	for name, value := range values {
-		query.Set(name, fmt.Sprint(value))
+		text := string(value)
+		_ = json.Unmarshal(value, &text) // what is no string stays as it is
+		query.Set(name, text)
 	}
-	return query.Encode(), nil
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return method, path, body, err
 }
