@@ -70,9 +70,6 @@ type ConsumerGroup struct {
 	clientIDs     []string // ordered, each once
 }
 
-// Channels returns the members' connections. The slice must not be changed.
-func (g *ConsumerGroup) Channels() []Channel { return g.channels }
-
 // ClientIDs returns the members' client ids, ordered, each once. The slice must not be changed. Known
 // difference: RocketMQ repeats a client id that two connections share, and then nobody reads half of the
 // queues.
@@ -114,8 +111,6 @@ type consumerGroup struct {
 type ClientsConfig struct {
 	// ChannelExpiredTimeout is how long a client is known without a heartbeat; 0 means 120 s.
 	ChannelExpiredTimeout time.Duration
-	// NoticeInterval is the least time between two notices to one group; 0 means 1 s.
-	NoticeInterval time.Duration
 	// NoticesDisabled sends no notices at all.
 	NoticesDisabled bool
 	// Notify tells the members of a group that membership or subscriptions changed (request code 40); nil
@@ -153,7 +148,6 @@ type channelGroups struct{ consumers, producers map[string]struct{} }
 // NewClients returns an empty table.
 func NewClients(cfg ClientsConfig) *Clients {
 	setDefault(&cfg.ChannelExpiredTimeout, 120*time.Second)
-	setDefault(&cfg.NoticeInterval, time.Second)
 	if cfg.Notify == nil {
 		cfg.Notify = func(string, []Channel) {}
 	}

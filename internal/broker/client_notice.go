@@ -7,6 +7,9 @@ import "time"
 // warnInterval is the least time between two warnings of the same conflict.
 const warnInterval = 10 * time.Minute
 
+// noticeInterval is the least time between two notices to one group.
+const noticeInterval = time.Second
+
 // effects are calls that were decided on under the lock and are made after it.
 type effects struct {
 	notices   []notice
@@ -42,7 +45,7 @@ func (c *Clients) noticeLocked(group *consumerGroup, now time.Time, after *effec
 	if c.cfg.NoticesDisabled || group.quiet || view.Model == Broadcasting {
 		return
 	}
-	if now.Sub(group.noticed) < c.cfg.NoticeInterval {
+	if now.Sub(group.noticed) < noticeInterval {
 		c.mu.pending[group.name] = group
 		return
 	}
@@ -62,7 +65,7 @@ func (c *Clients) Notify(group string, now time.Time) {
 	c.perform(after)
 }
 
-// Tick sends the notices that were held back. To be called about every NoticeInterval.
+// Tick sends the notices that were held back. To be called about every noticeInterval.
 func (c *Clients) Tick(now time.Time) {
 	var after effects
 	c.mu.Lock()

@@ -55,7 +55,7 @@ func TestClientsRegisterAndLeave(t *testing.T) {
 		group.FromWhere != ConsumeFromLastOffset {
 		t.Fatalf("group %+v", group)
 	}
-	if ids := group.ClientIDs(); !slices.Equal(ids, []string{"c1", "c2"}) || len(group.Channels()) != 2 {
+	if ids := group.ClientIDs(); !slices.Equal(ids, []string{"c1", "c2"}) || len(group.channels) != 2 {
 		t.Errorf("members %v", ids)
 	}
 	if sub, ok := c.Subscription("g", "orders"); !ok || sub.SubString != "*" {
@@ -185,8 +185,8 @@ func TestC057SharedClientID(t *testing.T) {
 			}
 		}
 		group, _ := c.Group("g")
-		if len(group.Channels()) != 2 || len(group.ClientIDs()) != 1 {
-			t.Errorf("%s: %d connections, client ids %v", model, len(group.Channels()), group.ClientIDs())
+		if len(group.channels) != 2 || len(group.ClientIDs()) != 1 {
+			t.Errorf("%s: %d connections, client ids %v", model, len(group.channels), group.ClientIDs())
 		}
 		if model == Broadcasting {
 			if len(l.conflicts) != 0 {

@@ -10,9 +10,6 @@ var (
 	ErrTopicNotExist = errors.New("topic not exist")
 	// ErrGroupNotExist says that there is no such subscription group and that it may not be created.
 	ErrGroupNotExist = errors.New("subscription group not exist")
-	// ErrStaticTopic refuses what concerns static topics: their queues would move between brokers, which this
-	// broker does not do.
-	ErrStaticTopic = errors.New("static topics are not supported, use an ordinary topic")
 )
 
 // InvalidError says which parameter of a request has a value that is not allowed.

@@ -18,8 +18,7 @@ type ForwardRequest struct {
 	Handle pop.Handle
 	// Done is called exactly once, as PopRequest.Done is: with nil when the dead letter is stored and the
 	// message does not come again.
-	Done  func(req *ForwardRequest, err error)
-	Owner any // the caller's
+	Done func(req *ForwardRequest, err error)
 }
 
 // ForwardToDLQ moves a message to its group's dead letter topic, at a consumer's wish. Errors given to Done:

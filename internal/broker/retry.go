@@ -106,8 +106,7 @@ type SendBackRequest struct {
 	// OriginTopic is what the message has to be of, if it is not of the group's retries; "" for any.
 	OriginTopic string
 	// Done is called exactly once, as SendRequest.Done is.
-	Done  func(req *SendBackRequest, err error)
-	Owner any // the caller's
+	Done func(req *SendBackRequest, err error)
 
 	write      store.Write
 	deadLetter bool

@@ -10,7 +10,6 @@ type sampler struct {
 	every time.Duration
 	kept  int
 	next  time.Time
-	count int         // of samples since the start
 	times []time.Time // of the last kept samples, oldest first
 }
 
@@ -20,7 +19,6 @@ func (s *sampler) due(now time.Time) bool {
 		return false
 	}
 	s.next = now.Add(s.every)
-	s.count++
 	s.times = append(s.times, now)
 	if len(s.times) > s.kept {
 		s.times = s.times[1:]

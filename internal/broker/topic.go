@@ -296,17 +296,6 @@ func (t *Topics) ensure(topic string, done func(*TopicConfig, error),
 	t.table.ensure(t.edit(strings.Clone(topic), next), ErrTopicNotExist, done)
 }
 
-// MarkOrdered sets the order flag of the given topics, those that exist: the name server's ordered-topic
-// config says that they are. Source: TopicConfigManager.java updateOrderTopicConfig.
-func (t *Topics) MarkOrdered(topics []string, done func(error)) {
-	edits := make([]edit[TopicConfig], 0, len(topics))
-	for _, topic := range topics {
-		next := func(cur *TopicConfig) (*TopicConfig, error) { return cur.ordered(true), nil }
-		edits = append(edits, t.edit(topic, next))
-	}
-	t.table.edit(edits, done)
-}
-
 // edit is a change of one topic with what goes along: see with.
 func (t *Topics) edit(name string, next func(*TopicConfig) (*TopicConfig, error)) edit[TopicConfig] {
 	return edit[TopicConfig]{name: name, next: next, with: func(cur, next *TopicConfig) companion {

@@ -308,17 +308,6 @@ func TestRetryAndDeadLetterTopics(t *testing.T) {
 	if dlq.want(t, 1, true); dlq.topic.Name != "%DLQ%g" || dlq.topic.WriteQueueNums != 1 || !dlq.topic.Readable() {
 		t.Errorf("dead letters: %+v", dlq.topic)
 	}
-	var marked outcome
-	s.mustPut(t, plainTopic("orders"))
-	s.topics.MarkOrdered([]string{"orders", "nothing"}, marked.done)
-	s.journal.apply(t, nil)
-	marked.want(t, 1, true)
-	if cfg, _ := s.topics.Lookup("orders"); !cfg.Order {
-		t.Error("not marked as ordered")
-	}
-	if _, ok := s.topics.Lookup("nothing"); ok {
-		t.Error("a topic came about by being marked")
-	}
 }
 
 func TestSystemTopicsExist(t *testing.T) {

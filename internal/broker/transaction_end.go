@@ -48,8 +48,7 @@ type EndRequest struct {
 	FromCheck bool
 	// Done is called exactly once, when the decision is durable (err nil) or refused: by End itself, or later
 	// by the store's applier. It must not block. After it the request may be used again.
-	Done  func(req *EndRequest, err error)
-	Owner any // the caller's
+	Done func(req *EndRequest, err error)
 
 	write store.Write
 	half  message.Message // as it is stored

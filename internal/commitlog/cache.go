@@ -38,20 +38,20 @@ func newBlockCache(limit int64) *blockCache {
 }
 
 // get returns the block, loading it if it is not there; size is what it will take. A failed load is not kept.
-func (c *blockCache) get(key blockKey, size int64, load func() (*block, error)) (b *block, hit bool, err error) {
-	e, hit := c.entry(key, size)
+func (c *blockCache) get(key blockKey, size int64, load func() (*block, error)) (*block, error) {
+	e := c.entry(key, size)
 	e.once.Do(func() { e.block, e.err = load() })
 	if e.err != nil {
 		c.forget(e)
 	}
-	return e.block, hit, e.err
+	return e.block, e.err
 }
 
 // entry returns the block's place in the cache, a new one if it has none. Others make room for it.
-func (c *blockCache) entry(key blockKey, size int64) (e *cachedBlock, hit bool) {
+func (c *blockCache) entry(key blockKey, size int64) *cachedBlock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, hit = c.byKey[key]
+	e, hit := c.byKey[key]
 	if hit {
 		e.prev.next, e.next.prev = e.next, e.prev
 	} else {
@@ -64,7 +64,7 @@ func (c *blockCache) entry(key blockKey, size int64) (e *cachedBlock, hit bool) 
 	for c.bytes > c.limit && c.order.prev != e {
 		c.removeLocked(c.order.prev)
 	}
-	return e, hit
+	return e
 }
 
 // forget removes a block whose load failed, if it is still there.

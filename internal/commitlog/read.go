@@ -153,8 +153,7 @@ func (l *Log) readOld(pos message.LogOffset, size int) ([]byte, error) {
 		}
 		return b.read(pos, size)
 	}
-	b, hit, err := l.cache.get(blockKey{seg.FirstIndex, i}, to-from, load)
-	l.stats.blockRead(hit)
+	b, err := l.cache.get(blockKey{seg.FirstIndex, i}, to-from, load)
 	if err != nil {
 		return nil, notFoundIfGone(err)
 	}

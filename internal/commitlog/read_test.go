@@ -77,10 +77,7 @@ func TestBlocks(t *testing.T) {
 		stored[r.mustStore("g", rec)] = rec
 	}
 	checkReads(t, r.Log, stored)
-	if s := r.Stats(); s.BlockHits == 0 || s.BlockMisses == 0 {
-		t.Errorf("%+v", s)
-	}
-	if n := r.cache.bytes; n > cfg.CacheBytes+400_000 {
+	if n := r.cache.bytes; n == 0 || n > cfg.CacheBytes+400_000 {
 		t.Errorf("the cache holds %d bytes, limit %d", n, cfg.CacheBytes)
 	}
 	r.mustHalt()
@@ -132,7 +129,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 	for range 20 {
 		wg.Go(func() {
 			<-begin
-			b, _, err := c.get(blockKey{1, 1}, 10, func() (*block, error) {
+			b, err := c.get(blockKey{1, 1}, 10, func() (*block, error) {
 				loads.Add(1)
 				return &block{base: 7}, nil
 			})
@@ -149,7 +146,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 	failed := errors.New("failed")
 	fail := func() (*block, error) { return nil, failed }
 	for range 2 {
-		if _, _, err := c.get(blockKey{2, 1}, 90, fail); !errors.Is(err, failed) {
+		if _, err := c.get(blockKey{2, 1}, 90, fail); !errors.Is(err, failed) {
 			t.Error(err)
 		}
 	}
@@ -157,7 +154,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 		t.Errorf("a failed load is kept: %d bytes", c.bytes)
 	}
 	for i := range 30 {
-		_, _, _ = c.get(blockKey{3, i}, 30, func() (*block, error) { return &block{}, nil })
+		_, _ = c.get(blockKey{3, i}, 30, func() (*block, error) { return &block{}, nil })
 	}
 	listed := 0
 	for e := c.order.next; e != &c.order; e = e.next {

@@ -32,7 +32,7 @@ const (
 
 	// mostResets is how many requests a client may give up on one connection in a second: one that begins requests
 	// to drop them has the work done for nothing (CVE-2023-44487).
-	mostResets = 1000
+	mostResets = 500
 )
 
 // inboundError says that a connection was closed for the requests it has begun and not finished.

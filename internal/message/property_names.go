@@ -66,10 +66,8 @@ const (
 	PropertyMaxOffset                  = "MAX_OFFSET"
 	PropertyDupInfo                    = "DUP_INFO"
 	PropertyRedirect                   = "REDIRECT"
-	PropertyForwardQueueID             = "PROPERTY_FORWARD_QUEUE_ID"
 	PropertyBornHost                   = "__BORNHOST"
 	PropertyBornTimestamp              = "BORN_TIMESTAMP"
-	PropertyEngineType                 = "E_T"
 	PropertyCRC32                      = "__CRC32#"
 
 	// KeySeparator stands between the keys of one KEYS value.

@@ -22,15 +22,6 @@ func (q MessageQueue) Compare(other MessageQueue) int {
 // globalScope is MixAll.METADATA_SCOPE_GLOBAL.
 const globalScope = "__global__"
 
-// Compare orders versions as Apache's class does: by state version, counter, timestamp.
-func (v DataVersion) Compare(other DataVersion) int {
-	return cmp.Or(
-		cmp.Compare(v.StateVersion, other.StateVersion),
-		cmp.Compare(v.Counter, other.Counter),
-		cmp.Compare(v.TimestampMillis, other.TimestampMillis),
-	)
-}
-
 // setDefaults sets the table of the delay levels, 1s to 2h.
 func (p *CustomizedRetryPolicy) setDefaults() {
 	p.NextMillis = []int64{

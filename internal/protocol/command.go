@@ -31,14 +31,10 @@ const (
 
 // Versions of Apache releases that behaviour depends on; a version is the ordinal of MQVersion.java's enum.
 const (
-	VersionV3_0_7  int32 = 29
-	VersionV3_0_11 int32 = 37
-	VersionV3_1_8  int32 = 63
-	VersionV4_9_3  int32 = 399
-	VersionV4_9_4  int32 = 401 // from here on clients want route JSON with quoted keys
-	VersionV5_0_0  int32 = 413
-	VersionV5_3_1  int32 = 475 // newer clients understand GO_AWAY
-	VersionV5_5_0  int32 = 513
+	VersionV4_9_3 int32 = 399
+	VersionV4_9_4 int32 = 401 // from here on clients want route JSON with quoted keys
+	VersionV5_3_1 int32 = 475 // newer clients understand GO_AWAY
+	VersionV5_5_0 int32 = 513
 
 	// VersionCurrent is the version this implementation answers and asks with.
 	VersionCurrent = VersionV5_5_0

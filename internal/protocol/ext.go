@@ -90,14 +90,6 @@ func (e *Ext) Sorted() iter.Seq2[string, string] {
 	}
 }
 
-// Clone returns a copy that shares no memory with the frame.
-func (e *Ext) Clone() Ext {
-	c := Ext{n: e.n, inline: e.inline}
-	c.src = append([]byte(nil), e.src...)
-	c.more = append([]extField(nil), e.more...)
-	return c
-}
-
 // reset empties e and lets fields point into src. It keeps what was allocated for more than inlineFields
 // fields.
 func (e *Ext) reset(src []byte) {

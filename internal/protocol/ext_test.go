@@ -85,3 +85,11 @@ func TestCodes(t *testing.T) {
 		t.Errorf("got %q", err)
 	}
 }
+
+// Clone returns a copy that shares no memory with the frame.
+func (e *Ext) Clone() Ext {
+	c := Ext{n: e.n, inline: e.inline}
+	c.src = append([]byte(nil), e.src...)
+	c.more = append([]extField(nil), e.more...)
+	return c
+}

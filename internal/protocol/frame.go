@@ -34,20 +34,6 @@ func (e *DecodeError) Error() string {
 	return fmt.Sprintf("bad frame at byte %d: %s", e.Offset, e.Reason)
 }
 
-// FrameSize reads the length word at the start of prefix, which has at least FrameLengthBytes bytes, and
-// returns how many bytes follow it. It fails with a *DecodeError when the frame is too short for a header
-// word or larger than MaxFrameBytes.
-func FrameSize(prefix []byte) (int, error) {
-	n := int64(binary.BigEndian.Uint32(prefix))
-	if n < headerWordBytes {
-		return 0, badFrame(-FrameLengthBytes, "length %d, the least is %d", n, headerWordBytes)
-	}
-	if n > MaxFrameBytes-FrameLengthBytes {
-		return 0, badFrame(-FrameLengthBytes, "length %d, the most is %d", n, MaxFrameBytes-FrameLengthBytes)
-	}
-	return int(n), nil
-}
-
 // DecodeFrame reads a frame without its length word. The command aliases frame, and escapes in a JSON header
 // are resolved in place: the header's bytes are changed, the body's never. So decode a frame once, and own
 // it. It fails with a *DecodeError; then frame's header is undefined.

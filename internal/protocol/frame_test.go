@@ -243,3 +243,17 @@ func TestUnknownSerializeTypeIsWrittenAsJSON(t *testing.T) {
 		t.Errorf("got %+v, %v", plainOf(&c), err)
 	}
 }
+
+// FrameSize reads the length word at the start of prefix, which has at least FrameLengthBytes bytes, and
+// returns how many bytes follow it. It fails with a *DecodeError when the frame is too short for a header
+// word or larger than MaxFrameBytes.
+func FrameSize(prefix []byte) (int, error) {
+	n := int64(binary.BigEndian.Uint32(prefix))
+	if n < headerWordBytes {
+		return 0, badFrame(-FrameLengthBytes, "length %d, the least is %d", n, headerWordBytes)
+	}
+	if n > MaxFrameBytes-FrameLengthBytes {
+		return 0, badFrame(-FrameLengthBytes, "length %d, the most is %d", n, MaxFrameBytes-FrameLengthBytes)
+	}
+	return int(n), nil
+}

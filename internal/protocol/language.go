@@ -12,15 +12,9 @@ const (
 	LanguageJava   LanguageCode = 0
 	LanguageCPP    LanguageCode = 1
 	LanguageDotNet LanguageCode = 2
-	LanguagePython LanguageCode = 3
-	LanguageDelphi LanguageCode = 4
-	LanguageErlang LanguageCode = 5
-	LanguageRuby   LanguageCode = 6
 	LanguageOther  LanguageCode = 7
 	LanguageHTTP   LanguageCode = 8
 	LanguageGo     LanguageCode = 9
-	LanguagePHP    LanguageCode = 10
-	LanguageOMS    LanguageCode = 11
 	LanguageRust   LanguageCode = 12
 	LanguageNodeJS LanguageCode = 13
 )

@@ -41,7 +41,6 @@ func (s *Server) accept(ctx context.Context, socket net.Listener, via *Listener)
 
 // welcome starts the goroutine of a connection, if there may be one more.
 func (s *Server) welcome(nc net.Conn, via *Listener) {
-	s.eng.count.accepted.Add(1)
 	from := addrOf(nc.RemoteAddr())
 	if err := s.doors.enter(from, s.eng.limits.MaxConns, s.eng.limits.MaxConnsPerIP); err != nil {
 		s.eng.count.refused.Add(1)
@@ -110,7 +109,6 @@ func (s *Server) forget(c *Conn) {
 
 // hand gives the connection, with what was read of it, to another door.
 func (s *Server) hand(c *Conn, to ConnHandler) {
-	s.eng.count.handed.Add(1)
 	s.forget(c)
 	if c.state.ended.Load() { // closed by the janitor or by the end of the server in the meantime
 		s.doors.leave(c.remote.Addr())
@@ -141,13 +139,7 @@ func (s *Server) janitor(ctx context.Context) {
 }
 
 func (s *Server) sweep(now time.Time) {
-	s.mu.Lock()
-	conns := make([]*Conn, 0, len(s.mu.conns))
-	for c := range s.mu.conns {
-		conns = append(conns, c)
-	}
-	s.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range s.conns(false) {
 		c.checkSilence(now)
 	}
 }

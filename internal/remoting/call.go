@@ -94,12 +94,6 @@ func NewCall(
 	return &Call{Code: code, Header: h, Body: body, Peer: peer, Received: time.Now(), answered: done}
 }
 
-// Conn returns the native connection the call came over, nil for other doors.
-func (c *Call) Conn() *Conn { return c.conn }
-
-// Context returns the context the processor was given: the door's, with what the hooks added.
-func (c *Call) Context() context.Context { return c.ctx }
-
 // Done reports whether the call is over: replied to or cancelled. It may be over a moment after Done said
 // false.
 func (c *Call) Done() bool { return c.state.Load() != callOpen }

@@ -16,14 +16,13 @@ import (
 
 // ClientConfig describes a Client. Only Addr is required.
 type ClientConfig struct {
-	Addr        string        // host:port of a broker or name server
-	TLS         *tls.Config   // nil: plain text
-	DialTimeout time.Duration // 0: 3 s
-	Serialize   protocol.SerializeType
-	Language    protocol.LanguageCode
-	Version     int32     // 0: protocol.VersionCurrent
-	Registry    *Registry // for requests the server sends; nil: they are answered as not supported
-	Logger      *slog.Logger
+	Addr      string      // host:port of a broker or name server
+	TLS       *tls.Config // nil: plain text
+	Serialize protocol.SerializeType
+	Language  protocol.LanguageCode
+	Version   int32     // 0: protocol.VersionCurrent
+	Registry  *Registry // for requests the server sends; nil: they are answered as not supported
+	Logger    *slog.Logger
 }
 
 // A Client is one connection to a server, made when it is first needed and again after it was lost. Requests
@@ -44,9 +43,6 @@ type Client struct {
 
 // NewClient returns a client that has not connected yet.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	if cfg.DialTimeout == 0 {
-		cfg.DialTimeout = 3 * time.Second
-	}
 	if cfg.Version == 0 {
 		cfg.Version = protocol.VersionCurrent
 	}
@@ -130,7 +126,7 @@ func (c *Client) Connected() bool {
 }
 
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if c.cfg.TLS != nil {
 		d := tls.Dialer{Config: c.cfg.TLS}

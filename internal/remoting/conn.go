@@ -33,14 +33,13 @@ type Conn struct {
 
 // connState is what several goroutines must see of a connection without its lock.
 type connState struct {
-	open   atomic.Int32  // calls in flight that are not held
-	gated  atomic.Bool   // the reader waits for open to fall
-	client atomic.Uint64 // version and language of the last request
-	active atomic.Int64  // unix nanoseconds of the last read, or of the janitor's last look after a write
-	ended  atomic.Bool   // outgoing.err is set
-	wrote  atomic.Bool   // something was written since the janitor looked
-	full   atomic.Bool   // the reader must wait for the peer to take answers
-	burst  atomic.Bool   // the reader has more frames at hand and flushes after them
+	open   atomic.Int32 // calls in flight that are not held
+	gated  atomic.Bool  // the reader waits for open to fall
+	active atomic.Int64 // unix nanoseconds of the last read, or of the janitor's last look after a write
+	ended  atomic.Bool  // outgoing.err is set
+	wrote  atomic.Bool  // something was written since the janitor looked
+	full   atomic.Bool  // the reader must wait for the peer to take answers
+	burst  atomic.Bool  // the reader has more frames at hand and flushes after them
 }
 
 // reading is the part of a connection that belongs to its reader.
@@ -70,39 +69,11 @@ func (c *Conn) ID() uint64 { return c.id }
 // AddrPort when the connection is no TCP connection.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
-// LocalAddr returns the address the client connected to, as this host sees it.
-func (c *Conn) LocalAddr() netip.AddrPort {
-	if tcp, ok := c.sock.LocalAddr().(*net.TCPAddr); ok {
-		addr := tcp.AddrPort()
-		return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-	}
-	return netip.AddrPort{}
-}
-
 // Listener returns the listener the connection came through, nil on a client's connection.
 func (c *Conn) Listener() *Listener { return c.via }
 
-// Version returns the release ordinal that the peer's last request named, 0 before the first.
-func (c *Conn) Version() int32 { return int32(c.state.client.Load() >> 8) }
-
-// Language returns the language that the peer's last request named.
-func (c *Conn) Language() protocol.LanguageCode { return protocol.LanguageCode(c.state.client.Load()) }
-
 // Close ends the connection. Calls in flight are executed all the same, their answers are dropped.
 func (c *Conn) Close() { c.shut(ErrConnClosed) }
-
-// OnClose calls fn once when the connection ends, on the connection's own goroutine; at once if it has ended.
-func (c *Conn) OnClose(fn func()) {
-	c.out.Lock()
-	ended := c.out.err != nil
-	if !ended {
-		c.out.onClose = append(c.out.onClose, fn)
-	}
-	c.out.Unlock()
-	if ended {
-		fn()
-	}
-}
 
 // Closed reports whether the connection has ended.
 func (c *Conn) Closed() bool { return c.state.ended.Load() }
@@ -215,9 +186,6 @@ func (c *Conn) handle(frame []byte, now time.Time) error {
 		}
 		return nil
 	}
-	if client := uint64(uint32(cmd.Version))<<8 | uint64(cmd.Language); client != c.state.client.Load() {
-		c.state.client.Store(client)
-	}
 	call := &Call{
 		Code: protocol.Code(cmd.Code), Opaque: cmd.Opaque, Version: cmd.Version, Language: cmd.Language,
 		Protocol: ProtocolRemoting, OneWay: cmd.IsOneWay(), Ext: &cmd.Ext, Body: cmd.Body, Peer: c,
@@ -301,7 +269,7 @@ func (c *Conn) lendScratch(call *Call) {
 func (c *Conn) teardown() {
 	c.read.in.giveBack(&c.eng.chunks)
 	c.eng.releaseFrame(&c.read.in)
-	held, requests, onClose := c.out.takeAll()
+	held, requests := c.out.takeAll()
 	for _, call := range held {
 		call.Cancel(ErrConnClosed)
 	}
@@ -310,9 +278,6 @@ func (c *Conn) teardown() {
 			r.timer.Stop()
 		}
 		r.done(nil, ErrConnClosed)
-	}
-	for _, fn := range onClose {
-		fn()
 	}
 }
 

@@ -53,12 +53,10 @@ type watch struct {
 
 // counters of an engine, all since its start.
 type counters struct {
-	accepted atomic.Uint64
-	refused  atomic.Uint64 // over a limit of connections
-	broken   atomic.Uint64 // closed for what the peer sent or did not take
-	idle     atomic.Uint64 // closed for silence
-	unasked  atomic.Uint64 // answers to no request
-	handed   atomic.Uint64 // given to the HTTP doors
+	refused atomic.Uint64 // over a limit of connections
+	broken  atomic.Uint64 // closed for what the peer sent or did not take
+	idle    atomic.Uint64 // closed for silence
+	unasked atomic.Uint64 // answers to no request
 }
 
 func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {

@@ -14,12 +14,11 @@ import (
 )
 
 const (
-	httpPatience   = 10 * time.Second // for one request
-	httpMaxBytes   = 16 << 10         // of it
-	healthPath     = "/healthz"
-	readinessPath  = "/readyz"
-	goAwayRefused  = 0x7 // REFUSED_STREAM: the request was not processed (RFC 9113 §7)
-	http2HeadBytes = 9
+	httpPatience  = 10 * time.Second // for one request
+	httpMaxBytes  = 16 << 10         // of it
+	healthPath    = "/healthz"
+	readinessPath = "/readyz"
+	goAwayRefused = 0x7 // REFUSED_STREAM: the request was not processed (RFC 9113 §7)
 )
 
 // http1 is the door for HTTP/1: the configured one, or one that answers the two probes and points to the

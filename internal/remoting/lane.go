@@ -81,7 +81,6 @@ type queuedCall struct {
 
 // LaneStats is a snapshot of a lane.
 type LaneStats struct {
-	Name    string
 	Calls   int64 // in flight
 	Bytes   int64 // of them
 	Waiting int64 // callers that wait for a place
@@ -95,16 +94,13 @@ func NewLane(cfg LaneConfig) *Lane {
 	return &Lane{cfg: cfg}
 }
 
-// Name returns the lane's name as given.
-func (l *Lane) Name() string { return l.cfg.Name }
-
 // Capacity is how many calls the lane admits at once.
 func (l *Lane) Capacity() int { return l.cfg.MaxCalls }
 
 // Stats returns a snapshot; the numbers need not belong to the same instant.
 func (l *Lane) Stats() LaneStats {
 	return LaneStats{
-		Name: l.cfg.Name, Calls: l.calls.Load(), Bytes: l.bytes.Load(), Waiting: int64(l.waiting.Load()),
+		Calls: l.calls.Load(), Bytes: l.bytes.Load(), Waiting: int64(l.waiting.Load()),
 		Done: l.done.Load(), Refused: l.refused.Load(),
 	}
 }

@@ -30,7 +30,6 @@ type outgoing struct {
 	opaque   int32    // of the last request sent
 	requests map[int32]*request
 	room     chan struct{} // closed when the peer has taken enough; nil when nobody waits
-	onClose  []func()
 }
 
 // outBufLocked returns the buffer to append to.
@@ -321,7 +320,7 @@ func (c *Conn) unparkLocked(call *Call) *parking {
 }
 
 // takeAll empties what waits for the connection, after its end.
-func (o *outgoing) takeAll() (held []*Call, requests map[int32]*request, onClose []func()) {
+func (o *outgoing) takeAll() (held []*Call, requests map[int32]*request) {
 	o.Lock()
 	defer o.Unlock()
 	for p := o.held; p != nil; {
@@ -330,7 +329,7 @@ func (o *outgoing) takeAll() (held []*Call, requests map[int32]*request, onClose
 		p.prev, p.next, p.listed = nil, nil, false
 		p = next
 	}
-	requests, onClose = o.requests, o.onClose
-	o.held, o.requests, o.onClose = nil, nil, nil
-	return held, requests, onClose
+	requests = o.requests
+	o.held, o.requests = nil, nil
+	return held, requests
 }

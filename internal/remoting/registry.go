@@ -110,22 +110,8 @@ func (r *Registry) find(code protocol.Code) *entry {
 // Supports reports whether the table has the code.
 func (r *Registry) Supports(code protocol.Code) bool { return r.find(code) != nil }
 
-// Lanes returns the lanes of all routes, each once, in the order of the table.
-func (r *Registry) Lanes() []*Lane { return slices.Clone(r.lanes) }
-
 // NextPeerID returns an identity for a new peer. It never returns the same twice.
 func (r *Registry) NextPeerID() uint64 { return r.peerID.Add(1) }
-
-// RegistryStats counts what must not happen.
-type RegistryStats struct {
-	RepliedTwice uint64 // answers to calls that were answered already
-	Panics       uint64 // processors that panicked
-}
-
-// Stats returns the counters.
-func (r *Registry) Stats() RegistryStats {
-	return RegistryStats{RepliedTwice: r.repliesTwice.Load(), Panics: r.panics.Load()}
-}
 
 // Dispatch executes a call, once. It returns when the processor has returned, or, on a pooled lane, when a
 // worker has the call; the call may end later. It waits for the lane's place when the lane is full, so doors

@@ -171,13 +171,7 @@ func (s *Server) unsettled() (calls, owing int) {
 }
 
 func (s *Server) closeConns() {
-	s.mu.Lock()
-	conns := make([]*Conn, 0, len(s.mu.conns))
-	for c := range s.mu.conns {
-		conns = append(conns, c)
-	}
-	s.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range s.conns(false) {
 		c.shut(ErrServerClosed)
 	}
 }
@@ -187,37 +181,40 @@ func (s *Server) FlushPending() { s.eng.pending.flush() }
 
 // Conns yields the native connections that are open, in no order.
 func (s *Server) Conns(yield func(*Conn) bool) {
-	s.mu.Lock()
-	conns := make([]*Conn, 0, len(s.mu.conns))
-	for c, native := range s.mu.conns {
-		if native {
-			conns = append(conns, c)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range s.conns(true) {
 		if !yield(c) {
 			return
 		}
 	}
 }
 
+// conns returns the connections that are open, or of these the native ones.
+func (s *Server) conns(onlyNative bool) []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conns := make([]*Conn, 0, len(s.mu.conns))
+	for c, native := range s.mu.conns {
+		if native || !onlyNative {
+			conns = append(conns, c)
+		}
+	}
+	return conns
+}
+
 // Stats is a snapshot of a server. Counts are since its start.
 type Stats struct {
-	Open     int    // connections of all doors
-	Accepted uint64 // connections
-	Refused  uint64 // connections over a limit
-	Broken   uint64 // closed for what the client sent, or for what it did not take
-	Idle     uint64 // closed for silence
-	Handed   uint64 // given to the HTTP doors
-	Unasked  uint64 // response frames that answered nothing
+	Open    int    // connections of all doors
+	Refused uint64 // connections over a limit
+	Broken  uint64 // closed for what the client sent, or for what it did not take
+	Idle    uint64 // closed for silence
+	Unasked uint64 // response frames that answered nothing
 }
 
 // Stats returns a snapshot; the numbers need not belong to the same instant.
 func (s *Server) Stats() Stats {
 	n := &s.eng.count
 	return Stats{
-		Open: s.doors.open(), Accepted: n.accepted.Load(), Refused: n.refused.Load(), Broken: n.broken.Load(),
-		Idle: n.idle.Load(), Handed: n.handed.Load(), Unasked: n.unasked.Load(),
+		Open: s.doors.open(), Refused: n.refused.Load(), Broken: n.broken.Load(),
+		Idle: n.idle.Load(), Unasked: n.unasked.Load(),
 	}
 }

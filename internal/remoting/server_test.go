@@ -243,8 +243,8 @@ func TestReplyLaterWaitsForFlushPending(t *testing.T) {
 	}
 	for range 3 {
 		c := <-calls
-		for c.Conn().state.burst.Load() { // the reader would flush by itself
-			c.Conn().out.cause()
+		for c.conn.state.burst.Load() { // the reader would flush by itself
+			c.conn.out.cause()
 		}
 		c.ReplyLater(Response{Remark: "later"})
 	}
@@ -378,4 +378,15 @@ func TestServeEndsAtOnce(t *testing.T) {
 	for range 50 {
 		start(t, nil).end(t)
 	}
+}
+
+// RegistryStats counts what must not happen.
+type RegistryStats struct {
+	RepliedTwice uint64 // answers to calls that were answered already
+	Panics       uint64 // processors that panicked
+}
+
+// Stats returns the counters.
+func (r *Registry) Stats() RegistryStats {
+	return RegistryStats{RepliedTwice: r.repliesTwice.Load(), Panics: r.panics.Load()}
 }

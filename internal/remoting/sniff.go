@@ -31,7 +31,6 @@ const (
 )
 
 const (
-	http2Preface  = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	tlsHandshake  = 0x16
 	nativeTopByte = 0x01 // a frame's length is at most 1<<24, so its first byte is 0 or 1
 )

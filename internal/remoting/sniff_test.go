@@ -348,3 +348,5 @@ func TestListenersAreChecked(t *testing.T) {
 	}
 	_ = protocol.Success
 }
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -10,7 +10,7 @@ import (
 
 const (
 	freeFaults      = 20              // of one address; they are forgiven at one a second
-	mostFaults      = freeFaults + 10 // a well-behaved neighbour at the address waits for them too
+	mostFaults      = freeFaults + 20 // a well-behaved neighbour at the address waits for them too
 	mostFaultyAddrs = 10_000          // remembered at once; then all are forgiven
 )
 

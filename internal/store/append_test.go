@@ -319,3 +319,12 @@ func TestSettledComesAfterDone(t *testing.T) {
 		t.Fatal("settled before done")
 	}
 }
+
+// State returns a copy of the value of a key. Errors: *index.CorruptError.
+func (s *Store) State(space message.Space, key []byte) (value []byte, ok bool, err error) {
+	if isOwn(space, key) {
+		return nil, false, nil
+	}
+	value, _, ok, err = s.db.Get(space, key)
+	return value, ok, err
+}

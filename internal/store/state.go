@@ -29,15 +29,6 @@ func (s *Store) OnState(space message.Space, fn func(st message.State)) {
 	s.applier.hooks[space] = append(s.applier.hooks[space], fn)
 }
 
-// State returns a copy of the value of a key. Errors: *index.CorruptError.
-func (s *Store) State(space message.Space, key []byte) (value []byte, ok bool, err error) {
-	if isOwn(space, key) {
-		return nil, false, nil
-	}
-	value, _, ok, err = s.db.Get(space, key)
-	return value, ok, err
-}
-
 // ScanState calls fn with every key of the space that begins with prefix, in ascending order, until it
 // returns false. Key and value are valid during the call only. Errors: *index.CorruptError.
 func (s *Store) ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error {

@@ -130,12 +130,6 @@ func (s *Subscription) Expression() string { return s.expression }
 // Type returns the expression type.
 func (s *Subscription) Type() string { return s.exprType }
 
-// Tags returns the tags wanted, sorted; empty when all messages are. It must not be changed.
-func (s *Subscription) Tags() []string { return s.tags }
-
-// IsAll reports whether every message is wanted.
-func (s *Subscription) IsAll() bool { return s.all }
-
 // Match reports whether a message is wanted.
 func (s *Subscription) Match(rec message.Record) bool {
 	return s.matchRecord == nil || s.matchRecord(rec)

@@ -36,8 +36,8 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Type() != TypeTag || s.IsAll() != tt.all || !slices.Equal(s.Tags(), tt.tags) {
-				t.Errorf("type %q all %v tags %q", s.Type(), s.IsAll(), s.Tags())
+			if s.Type() != TypeTag || s.all != tt.all || !slices.Equal(s.tags, tt.tags) {
+				t.Errorf("type %q all %v tags %q", s.Type(), s.all, s.tags)
 			}
 			if (s.MatchCode() == nil) != tt.all || (s.MatchRecord() == nil) != tt.all {
 				t.Errorf("tests are nil: %v, %v; want %v", s.MatchCode() == nil, s.MatchRecord() == nil, tt.all)
@@ -71,7 +71,7 @@ func TestSQL(t *testing.T) {
 		"TAGS NOT IN ('b') AND TAGS <> 'BB'":            false,
 	} {
 		s, err := Parse(expression, TypeSQL92)
-		if err != nil || s.Type() != TypeSQL92 || s.IsAll() || len(s.Tags()) != 0 ||
+		if err != nil || s.Type() != TypeSQL92 || s.all || len(s.tags) != 0 ||
 			(s.MatchCode() != nil) != decides {
 			t.Fatalf("%+v, %v", s, err)
 		}
@@ -160,8 +160,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("a > 3", "SQL92")
 	f.Fuzz(func(t *testing.T, expression, exprType string) {
 		s, err := Parse(expression, exprType)
-		if err == nil && !s.IsAll() {
-			for _, tag := range s.Tags() {
+		if err == nil && !s.all {
+			for _, tag := range s.tags {
 				if !s.MatchCode()(message.TagsCode(tag)) || !s.wantsTag(tag) {
 					t.Fatalf("%q of %q is not wanted", tag, expression)
 				}
