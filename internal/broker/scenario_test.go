@@ -384,7 +384,7 @@ func (s *scenario) doResume(body string) {
 		pos = s.sent[body].Result().Messages[0].LogOffset
 	}
 	s.open++
-	s.tx.Resume(pos, func(err error) {
+	s.tx.Resume(pos, nil, func(err error) {
 		s.open--
 		fmt.Fprintf(s.out, "resume %s: %v\n", body, err)
 	})

@@ -129,16 +129,17 @@ func (t *Transactions) hold(
 }
 
 // Resume makes a half message again of one that was parked, which begins at pos: its producer is asked as if
-// it had just been sent. done is called exactly once, at once or later by the store's applier. Errors:
-// *TransactionError with TransactionNotParked or TransactionResumed, those of reading the message and of
+// it had just been sent. may, if there is one, tells with an error that the caller has no right to the topic that it was
+// going to. done is called exactly once, at once or later by the store's applier. Errors:
+// *TransactionError with TransactionNotParked or TransactionResumed, those of may, of reading the message and of
 // store.Append. Source: AdminBrokerProcessor.java resumeCheckHalfMessage. Known difference: not twice.
-func (t *Transactions) Resume(pos message.LogOffset, done func(error)) {
-	if err := t.resume(pos, done); err != nil {
+func (t *Transactions) Resume(pos message.LogOffset, may func(topic string) error, done func(error)) {
+	if err := t.resume(pos, may, done); err != nil {
 		done(err)
 	}
 }
 
-func (t *Transactions) resume(pos message.LogOffset, done func(error)) error {
+func (t *Transactions) resume(pos message.LogOffset, may func(topic string) error, done func(error)) error {
 	rec, err := t.log.Record(pos)
 	if err != nil {
 		return err
@@ -153,6 +154,11 @@ func (t *Transactions) resume(pos message.LogOffset, done func(error)) error {
 	topic, queueID, ok := destination(m.Properties)
 	if !ok {
 		return errNotAHalf
+	}
+	if may != nil {
+		if err := may(topic); err != nil {
+			return err
+		}
 	}
 	key, _ := message.Property(m.Properties, message.PropertyUniqueKey)
 	before, err := t.log.ByKey(TransHalfTopic, key, true, maxSameKey, 0, math.MaxInt64)

@@ -46,6 +46,8 @@ type EndRequest struct {
 	Decision      Decision
 	// FromCheck says that this answers a check.
 	FromCheck bool
+	// May tells, with an error, that who decides may not decide about a message of the topic; nil: they may.
+	May func(topic string) error
 	// Done is called exactly once, when the decision is durable (err nil) or refused: by End itself, or later
 	// by the store's applier. It must not block. After it the request may be used again.
 	Done func(req *EndRequest, err error)
@@ -98,7 +100,7 @@ func (e *TransactionError) Error() string {
 
 // End takes a decision over and calls req.Done. Undecided changes nothing. A decision that was taken before,
 // and is the same, is no error. Errors given to Done: *TransactionError, *TopicNotExistError (the message's
-// topic is gone), those of store.Append and of reading the half message. Source:
+// topic is gone), those of req.May, of store.Append and of reading the half message. Source:
 // EndTransactionProcessor.java.
 func (t *Transactions) End(req *EndRequest) {
 	req.again = false
@@ -231,6 +233,11 @@ func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool,
 		if age := now.Sub(time.UnixMilli(half.Since)); age > limit {
 			return &TransactionError{Reason: TransactionTooLate, Detail: fmt.Sprintf(
 				"it is %v old, and may be %v (%s)", age, limit, message.PropertyCheckImmunityTimeInSeconds)}
+		}
+	}
+	if topic, _, ok := destination(req.half.Properties); ok && req.May != nil {
+		if err := req.May(topic); err != nil {
+			return err
 		}
 	}
 	group, _ := message.Property(req.half.Properties, message.PropertyProducerGroup)

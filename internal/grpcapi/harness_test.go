@@ -114,6 +114,7 @@ var served = []protocol.Code{
 	protocol.EndTransaction,
 	protocol.RecallMessage,
 	protocol.GetRouteInfoByTopic,
+	protocol.QueryAssignment,
 	protocol.PullMessage,
 	protocol.UpdateConsumerOffset,
 	protocol.QueryConsumerOffset,

@@ -144,6 +144,12 @@ func (a *api) QueryAssignment(
 	if err == nil {
 		err = a.checkTopicAndGroup(req.GetTopic(), req.GetGroup())
 	}
+	if err == nil {
+		may := &protocol.MayAssignRequestHeader{
+			ConsumerGroup: req.GetGroup().GetName(), Topic: req.GetTopic().GetName(),
+		}
+		_, err = a.call(ctx, &c, protocol.QueryAssignment, may, nil)
+	}
 	var queues protocol.QueueData
 	if err == nil {
 		queues, err = a.queuesOf(ctx, &c, req.GetTopic().GetName())

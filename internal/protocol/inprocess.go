@@ -34,6 +34,16 @@ func (*AckReceiptsResponseHeader) DecodeExt(*Ext) error { return errInProcess }
 // AppendExt writes nothing.
 func (*AckReceiptsResponseHeader) AppendExt(*ExtWriter) {}
 
+// MayAssignRequestHeader is QUERY_ASSIGNMENT's header for doors inside the process, which know what they assign and ask
+// only whether the caller may consume: it is answered with nothing. It is never sent.
+type MayAssignRequestHeader struct{ ConsumerGroup, Topic string }
+
+// DecodeExt fails: the header is never sent.
+func (*MayAssignRequestHeader) DecodeExt(*Ext) error { return errInProcess }
+
+// AppendExt writes nothing.
+func (*MayAssignRequestHeader) AppendExt(*ExtWriter) {}
+
 // ForwardReceiptRequestHeader is CONSUMER_SEND_MSG_BACK's header for doors inside the process: the message of a
 // receipt handle becomes a dead letter of its group. It is never sent.
 type ForwardReceiptRequestHeader struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roquetmq/roquet/internal/auth"
+	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -22,6 +23,7 @@ type access struct {
 	table   *auth.Table
 	rights  map[protocol.Code]right
 	cluster string
+	replies string // the topic of replies, which everybody may answer to
 }
 
 var _ remoting.Gate = (*access)(nil)
@@ -36,7 +38,10 @@ func newAccess(cfg *config.Config, journal auth.Journal, log *slog.Logger) (*acc
 		Authentication: cfg.Auth.Authentication, Authorization: cfg.Auth.Authorization, File: cfg.Auth.File,
 		Users: users, Logger: log.With("component", "auth"),
 	}, journal)
-	return &access{table: table, rights: rightsOf(), cluster: cfg.Identity.ClusterName}, err
+	return &access{
+		table: table, rights: rightsOf(), cluster: cfg.Identity.ClusterName,
+		replies: broker.SystemNames{Cluster: cfg.Identity.ClusterName}.ReplyTopic(),
+	}, err
 }
 
 // settledUsers are the super users that settings name.
@@ -163,6 +168,18 @@ func (a *access) check(book *auth.Book, c *remoting.Call) error {
 	return a.mayCall(book, c, from)
 }
 
+// mayOn is what asks whether the caller may do any of the actions with a topic that the call does not name, or names
+// wrongly; nil for who needs no rights.
+func (a *access) mayOn(c *remoting.Call, any auth.Actions) func(topic string) error {
+	if c.User == "" {
+		return nil
+	}
+	return func(topic string) error {
+		from := c.Peer.RemoteAddr().Addr().Unmap()
+		return wireError(c, a.table.Book().May(c.User, auth.OfTopic(topic), any, from))
+	}
+}
+
 // Fields of a signed native request. Source: SessionCredentials.java.
 const (
 	extAccessKey   = "AccessKey"
@@ -208,7 +225,9 @@ func (a *access) mayCall(book *auth.Book, c *remoting.Call, from netip.Addr) err
 	}
 	for _, topic := range n.topics {
 		on, actions := auth.OfTopic(topic), need.topic
-		if on.Kind == auth.Group && n.isRetryOfGroup(c.Code, on.Name) {
+		isReply := topic == a.replies &&
+			(c.Code == protocol.SendReplyMessage || c.Code == protocol.SendReplyMessageV2)
+		if isReply || on.Kind == auth.Group && n.isRetryOfGroup(c.Code, on.Name) {
 			continue
 		}
 		if on.Kind == auth.Group && actions&auth.Pub != 0 { // sending to a retry topic is part of consuming

@@ -103,7 +103,7 @@ func TestC137EveryRPCNeedsCredentialsAndRights(t *testing.T) {
 		{"QueryRoute", v2.Code_OK, func(ctx context.Context) (*v2.Status, error) {
 			return one(c.QueryRoute(ctx, &v2.QueryRouteRequest{Topic: named("t")}))
 		}},
-		{"QueryAssignment", v2.Code_OK, func(ctx context.Context) (*v2.Status, error) {
+		{"QueryAssignment", v2.Code_FORBIDDEN, func(ctx context.Context) (*v2.Status, error) {
 			return one(c.QueryAssignment(ctx, &v2.QueryAssignmentRequest{Topic: named("t"), Group: named("g")}))
 		}},
 		{"SendMessage", v2.Code_FORBIDDEN, func(ctx context.Context) (*v2.Status, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
@@ -294,17 +295,77 @@ acls:
 			t.Fatal(err)
 		}
 		at := int64(binary.BigEndian.Uint64(id[len(id)-8:]))
-		w.wantCode(
-			c.view,
-			fit,
-			protocol.ViewMessageByID,
-			&protocol.ViewMessageRequestHeader{Topic: "own", Offset: at},
-			nil,
-		)
+		view := &protocol.ViewMessageRequestHeader{Topic: "own", Offset: at}
+		w.wantCode(c.view, fit, protocol.ViewMessageByID, view, nil)
 		back := &protocol.ConsumerSendMsgBackRequestHeader{Group: "g", Offset: at, DelayLevel: 1, OriginTopic: "own"}
 		w.wantCode(c.back, fit, protocol.ConsumerSendMsgBack, back, nil)
 		back.OriginTopic = ""
 		w.wantCode(protocol.SystemError, fit, protocol.ConsumerSendMsgBack, back, nil)
+	}
+}
+
+// A decision about a half message needs the right to send to the topic that it is going to, whatever the request names;
+// clients before 5.0 name none. So do replies, but for the topic that is there for them.
+func TestDecisionsAndRepliesNeedThePubRight(t *testing.T) {
+	t.Parallel()
+	const file = `
+users:
+  - {username: root, password: root-secret, userType: Super}
+  - {username: fit, password: fit-secret}
+  - {username: bare, password: bare-secret}
+acls:
+  - subject: User:fit
+    policies:
+      - entries: [{resource: "Topic:own", actions: [Pub], decision: Allow}]
+`
+	w := startWire(t, guarded(t, file))
+	for _, c := range []struct {
+		topic, named string
+		who          signer
+		want         protocol.ResponseCode
+	}{
+		{"foreign", "own", fit, protocol.NoPermission},
+		{"foreign", "foreign", fit, protocol.NoPermission},
+		{"foreign", "", fit, protocol.NoPermission},
+		{"own", "", bare, protocol.NoPermission},
+		{"own", "own", fit, protocol.Success},
+		{"own", "", fit, protocol.Success},
+		{"foreign", "foreign", root, protocol.Success},
+	} {
+		half := sendHeader(c.topic, 0, "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01"+c.topic+c.named+"\x02")
+		var sent protocol.SendMessageResponseHeader
+		answer := w.answerTo(protocol.Success, root, protocol.SendMessageV2, half, []byte("x"))
+		if err := sent.DecodeExt(&answer.Ext); err != nil {
+			t.Fatal(err)
+		}
+		_, at, err := message.ParseOffsetMsgID(sent.MsgID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, position := range []int64{int64(at), -1} { // -1: found by topic and id, as the gRPC door does
+			end := &protocol.EndTransactionRequestHeader{
+				Topic: c.named, ProducerGroup: "p", TranStateTableOffset: sent.QueueOffset, CommitLogOffset: position,
+				CommitOrRollback: message.TransactionCommit, MsgID: "u", TransactionID: c.topic + c.named,
+			}
+			if position >= 0 || c.named == c.topic {
+				w.wantCode(c.want, c.who, protocol.EndTransaction, end, nil)
+			}
+		}
+	}
+	for _, c := range []struct {
+		topic  string
+		who    signer
+		denied bool
+	}{
+		{"own", bare, true},
+		{"own", fit, false},
+		{"DefaultCluster_REPLY_TOPIC", bare, false},
+		{"DefaultCluster_REPLY_TOPIC", signer{}, true},
+	} {
+		answer := w.as(c.who, protocol.SendReplyMessageV2, sendHeader(c.topic, 0, ""), []byte("x"))
+		if denied := answer.Code == int32(protocol.NoPermission); denied != c.denied {
+			t.Errorf("reply to %s by %q: code %d %s", c.topic, c.who.AccessKey, answer.Code, answer.Remark)
+		}
 	}
 }
 

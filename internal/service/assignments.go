@@ -31,6 +31,9 @@ const routeTimeout = 3 * time.Second
 
 // query answers which queues a member has. Nothing at all, not even an empty list, means: keep what you have.
 func (s *assignmentRequests) query(ctx context.Context, c *remoting.Call) (remoting.Response, error) {
+	if _, mayOnly := c.Header.(*protocol.MayAssignRequestHeader); mayOnly {
+		return remoting.Response{}, nil
+	}
 	body, err := protocol.DecodeBody[protocol.QueryAssignmentRequestBody](c.Body)
 	if err != nil {
 		return remoting.Response{}, err

@@ -22,7 +22,8 @@ type right struct {
 // Source: DefaultAuthorizationContextBuilder.java, RocketMQAction on the header classes.
 // Known differences: codes that have no header class there need nothing but credentials, configuration changes and
 // lists of everything among them; here they need the cluster's rights. Who may consume may ask for offsets and for
-// messages by key or id, which is Get there, so that consumers get along with Sub.
+// messages by key or id, which is Get there, so that consumers get along with Sub. Replies need credentials only there,
+// and go to any topic; here that is so for the cluster's reply topic.
 //
 //lint:long the table of rights
 func rightsOf() map[p.Code]right {
@@ -32,9 +33,11 @@ func rightsOf() map[p.Code]right {
 		need  right
 		codes []p.Code
 	}{
-		{right{topic: auth.Pub}, []p.Code{p.SendMessage, p.SendMessageV2, p.SendBatchMessage, p.RecallMessage}},
-		{right{topic: auth.Pub, optional: true}, []p.Code{p.EndTransaction}}, // clients before 5.0 name no topic
-		{right{}, []p.Code{p.SendReplyMessage, p.SendReplyMessageV2, p.CheckClientConfig}},
+		{right{topic: auth.Pub}, []p.Code{
+			p.SendMessage, p.SendMessageV2, p.SendBatchMessage, p.RecallMessage, p.SendReplyMessage, p.SendReplyMessageV2,
+		}},
+		{right{topic: auth.Pub, optional: true}, []p.Code{p.EndTransaction}}, // then the half message does
+		{right{}, []p.Code{p.CheckClientConfig}},                             // it compiles an expression
 		{right{topic: sub, group: sub}, []p.Code{
 			p.PullMessage, p.LitePullMessage, p.ConsumerSendMsgBack, p.LockBatchMQ, p.UnlockBatchMQ, p.PopMessage,
 			p.AckMessage, p.BatchAckMessage, p.ChangeMessageInvisibleTime, p.PeekMessage, p.Notification,

@@ -111,6 +111,7 @@ func (s *Service) secure() (err error) {
 	}
 	if s.access, err = newAccess(s.cfg, s.node.store, s.log); err == nil {
 		s.node.users = &userRequests{table: s.access.table}
+		s.node.transactions.mayOn = s.access.mayOn
 	}
 	return err
 }

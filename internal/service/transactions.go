@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -18,6 +19,7 @@ import (
 // Source: EndTransactionProcessor.java, AdminBrokerProcessor.java resumeCheckHalfMessage.
 type transactionRequests struct {
 	transactions *broker.Transactions
+	mayOn        func(c *remoting.Call, any auth.Actions) func(topic string) error
 }
 
 func (s *transactionRequests) end(_ context.Context, c *remoting.Call, h *protocol.EndTransactionRequestHeader) {
@@ -25,6 +27,7 @@ func (s *transactionRequests) end(_ context.Context, c *remoting.Call, h *protoc
 		LogOffset: message.LogOffset(h.CommitLogOffset), QueueOffset: message.QueueOffset(h.TranStateTableOffset),
 		Topic: h.Topic, TransactionID: h.TransactionID, Group: h.ProducerGroup,
 		Decision: decisionOf(h.CommitOrRollback), FromCheck: h.FromTransactionCheck.Or(false),
+		May:  s.mayOn(c, auth.Pub),
 		Done: func(_ *broker.EndRequest, err error) { replyTo(c)(err) },
 	})
 }
@@ -49,7 +52,7 @@ func (s *transactionRequests) resume(
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "msgId " + h.MsgID + ": " + err.Error()})
 		return
 	}
-	s.transactions.Resume(at, replyTo(c))
+	s.transactions.Resume(at, s.mayOn(c, auth.Update), replyTo(c))
 }
 
 // sendCheck asks a producer what became of its transaction.
