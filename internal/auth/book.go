@@ -86,8 +86,7 @@ func (b *Book) Authorized(header, date string, now time.Time) (string, error) {
 		return b.dated(rest, date)
 	default:
 		return "", unknown(
-			"authentication header is incorrect: %q is none of MQv2-HMAC-SHA1, Basic and Bearer",
-			scheme,
+			"authentication header is incorrect: %q is none of MQv2-HMAC-SHA1, Basic and Bearer", scheme,
 		)
 	}
 }

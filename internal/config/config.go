@@ -181,15 +181,9 @@ func New() *Config {
 		Roles:    []string{RoleNameServer, RoleBroker},
 		Identity: Identity{ClusterName: "DefaultCluster", BrokerName: hostName(), RegionID: "DefaultRegion"},
 		Listen: Listen{
-			BindAddress:   "127.0.0.1",
-			NamesrvPort:   9876,
-			BrokerPort:    10911,
-			FastPort:      10909,
-			GRPCPort:      8081,
-			HTTPPort:      8080,
-			MaxConns:      200_000,
-			MaxConnsPerIP: 100_000,
-			IdleTimeout:   120 * time.Second,
+			BindAddress: "127.0.0.1", NamesrvPort: 9876, BrokerPort: 10911, FastPort: 10909,
+			GRPCPort: 8081, HTTPPort: 8080, MaxConns: 200_000, MaxConnsPerIP: 100_000,
+			IdleTimeout: 120 * time.Second,
 		},
 		TLS: TLS{Mode: "permissive", SelfSigned: true, ClientAuth: "none"},
 		Store: Store{
@@ -217,12 +211,8 @@ func New() *Config {
 			ServerSideReset: true, PullCount: 32, PullBytes: 256 << 10,
 		},
 		Client: Client{
-			SendTimeout:      2500 * time.Millisecond,
-			SendQueueCount:   10_000,
-			SendQueueBytes:   64 << 20,
-			PullQueueCount:   100_000,
-			ChannelExpiry:    120 * time.Second,
-			RegisterInterval: 30 * time.Second,
+			SendTimeout: 2500 * time.Millisecond, SendQueueCount: 10_000, SendQueueBytes: 64 << 20,
+			PullQueueCount: 100_000, ChannelExpiry: 120 * time.Second, RegisterInterval: 30 * time.Second,
 		},
 		Auth: Auth{Authentication: "auto", Authorization: "auto"},
 		Log:  Log{Level: "info", Format: "text", SlowCall: time.Second},
@@ -387,8 +377,7 @@ func (c *Config) validateStore(bad func(string, string, ...any)) {
 		bad(
 			"diskMaxUsedSpaceRatio",
 			"%d with diskSpaceWarningLevelRatio %d: wanted 10 ≤ max used ≤ warning ≤ 99 percent",
-			c.Store.DiskMaxUsedRatio,
-			c.Store.DiskWarningRatio,
+			c.Store.DiskMaxUsedRatio, c.Store.DiskWarningRatio,
 		)
 	}
 	if c.Store.Dir == "" {

@@ -192,8 +192,7 @@ func (c *Config) Update(values map[string]string) (*Config, error) {
 			faults = append(faults, setting.Set(values[key]))
 		case known:
 			faults = append(
-				faults,
-				fmt.Errorf("%s cannot be changed at run time: set it in the file and restart", key),
+				faults, fmt.Errorf("%s cannot be changed at run time: set it in the file and restart", key),
 			)
 		case !isOriginalKey(key):
 			faults = append(faults, fmt.Errorf("unknown key %q; the nearest known key is %q", key, nearest(key)))

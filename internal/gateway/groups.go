@@ -124,8 +124,7 @@ func (g groups) GetLag(ctx context.Context, in *v1.GetLagRequest, _ ...opt) (*v1
 		out.Total += lag
 		out.Queues = append(out.Queues, &v1.QueueLag{
 			Topic: q.Topic, QueueId: q.QueueID, MaxOffset: at.BrokerOffset,
-			ConsumerOffset: at.ConsumerOffset, Lag: lag,
-			LastConsumed: timeOf(at.LastTimestampMillis),
+			ConsumerOffset: at.ConsumerOffset, Lag: lag, LastConsumed: timeOf(at.LastTimestampMillis),
 		})
 	}
 	return out, nil

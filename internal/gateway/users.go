@@ -111,9 +111,7 @@ func (s users) PutAcl(ctx context.Context, in *v1.PutAclRequest, _ ...opt) (*v1.
 	info := &protocol.AclInfo{Subject: subjectPrefix + in.GetUser()}
 	for _, r := range in.GetRules() {
 		e := protocol.PolicyEntryInfo{
-			Actions:   r.GetActions(),
-			Decision:  r.GetDecision(),
-			Resource:  r.GetResource(),
+			Actions: r.GetActions(), Decision: r.GetDecision(), Resource: r.GetResource(),
 			SourceIPs: r.GetSourceIps(),
 		}
 		if e.Decision == "" {

@@ -80,9 +80,7 @@ func (c Signer) Sign(h protocol.Header, body []byte) protocol.Header {
 	frame := protocol.AppendFrame(nil, &protocol.Command{}, signed, nil)
 	if cmd, err := protocol.DecodeFrame(frame[4:]); err == nil {
 		signed.signature = auth.Sign(
-			c.SecretKey,
-			signedFields(&remoting.Call{Ext: &cmd.Ext, Version: protocol.VersionCurrent}),
-			body,
+			c.SecretKey, signedFields(&remoting.Call{Ext: &cmd.Ext, Version: protocol.VersionCurrent}), body,
 		)
 	}
 	return signed

@@ -120,10 +120,8 @@ func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol
 	defer cancel()
 	for _, remote := range s.names() {
 		answer, err := remote.client.Invoke(
-			ctx,
-			protocol.GetRouteInfoByTopic,
-			remote.as.Sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil),
-			nil,
+			ctx, protocol.GetRouteInfoByTopic,
+			remote.as.Sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil), nil,
 		)
 		if err != nil || answer.Code != int32(protocol.Success) {
 			continue

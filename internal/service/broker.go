@@ -103,12 +103,7 @@ func retention(cfg *config.Config) store.Retention {
 
 // newNode opens the store, which recovers it, and builds everything over it. Nothing runs yet.
 func newNode(
-	cfg *config.Config,
-	self *identity,
-	set *settings,
-	l *lanes,
-	version string,
-	log *slog.Logger,
+	cfg *config.Config, self *identity, set *settings, l *lanes, version string, log *slog.Logger,
 ) (*node, error) {
 	if err := os.MkdirAll(cfg.Store.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("storePathRootDir (--data): %w", err)
@@ -192,13 +187,10 @@ func newRules(cfg *config.Config, self *identity, st *store.Store, log *slog.Log
 
 func topicsConfig(cfg *config.Config, names broker.SystemNames, log *slog.Logger) broker.TopicsConfig {
 	return broker.TopicsConfig{
-		System:                names,
-		AutoCreateDisabled:    !cfg.Topic.AutoCreateTopic,
-		DefaultTopicQueueNums: cfg.Topic.DefaultQueueNums,
-		ClusterTopicDisabled:  !cfg.Topic.ClusterTopic,
-		BrokerTopicDisabled:   !cfg.Topic.BrokerTopic,
-		TraceTopic:            cfg.Topic.TraceTopic,
-		Logger:                log,
+		System: names, AutoCreateDisabled: !cfg.Topic.AutoCreateTopic,
+		DefaultTopicQueueNums: cfg.Topic.DefaultQueueNums, ClusterTopicDisabled: !cfg.Topic.ClusterTopic,
+		BrokerTopicDisabled: !cfg.Topic.BrokerTopic, TraceTopic: cfg.Topic.TraceTopic,
+		Logger: log,
 	}
 }
 
@@ -206,17 +198,13 @@ func topicsConfig(cfg *config.Config, names broker.SystemNames, log *slog.Logger
 func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.Logger) {
 	r := n.rules
 	r.puller = broker.NewPuller(broker.PullerConfig{
-		BrokerAddr:          self.storeHost.Addr().String(),
-		ReadDisabled:        cfg.Topic.BrokerPermission&broker.PermRead == 0,
-		LitePullDisabled:    !cfg.Message.LitePull,
-		LongPollingDisabled: !cfg.Message.LongPolling,
-		ShortPolling:        cfg.Message.ShortPolling,
-		Filters:             r.filters,
-		MaxHeld:             cfg.Client.PullQueueCount,
-		Flush:               flush,
-		MaxCount:            cfg.Message.PullCount,
-		MaxBytes:            int(cfg.Message.PullBytes),
-		Logger:              log.With("component", "broker"),
+		BrokerAddr:       self.storeHost.Addr().String(),
+		ReadDisabled:     cfg.Topic.BrokerPermission&broker.PermRead == 0,
+		LitePullDisabled: !cfg.Message.LitePull, LongPollingDisabled: !cfg.Message.LongPolling,
+		ShortPolling: cfg.Message.ShortPolling, Filters: r.filters,
+		MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
+		MaxCount: cfg.Message.PullCount, MaxBytes: int(cfg.Message.PullBytes),
+		Logger: log.With("component", "broker"),
 	}, r.topics, r.groups, r.clients, r.offsets, r.stats, n.store)
 	n.pulls.puller = r.puller
 	n.store.OnSettled(flush)
@@ -226,17 +214,10 @@ func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.
 func (n *node) share(cfg *config.Config, self *identity, flush func(), log *slog.Logger) error {
 	r := n.rules
 	popper, err := broker.NewPopper(broker.PopperConfig{
-		BrokerName:     self.brokerName,
-		BrokerAddr:     self.storeHost.Addr().String(),
+		BrokerName: self.brokerName, BrokerAddr: self.storeHost.Addr().String(),
 		ReadDisabled:   cfg.Topic.BrokerPermission&broker.PermRead == 0,
-		MaxPollingSize: cfg.Client.PullQueueCount,
-		MaxBytes: int(
-			cfg.Message.PullBytes,
-		),
-		Filters: r.filters,
-		LogEnd:  n.store.End,
-		Flush:   flush,
-		Logger:  log.With("component", "broker"),
+		MaxPollingSize: cfg.Client.PullQueueCount, MaxBytes: int(cfg.Message.PullBytes), Filters: r.filters,
+		LogEnd: n.store.End, Flush: flush, Logger: log.With("component", "broker"),
 	}, r.topics, r.groups, r.offsets, r.stats, n.store)
 	if err != nil {
 		return err
@@ -250,11 +231,7 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 	r, opts := n.rules, set.options
 	queries := broker.NewQueries(r.offsets, n.store, n.store.End)
 	offsets := offsetRequests{
-		offsets: r.offsets,
-		topics:  r.topics,
-		groups:  r.groups,
-		store:   n.store,
-		queries: queries,
+		offsets: r.offsets, topics: r.topics, groups: r.groups, store: n.store, queries: queries,
 	}
 	n.sends = &sendRequests{sender: r.sender, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}
 	n.pulls = &pullRequests{}
@@ -271,13 +248,8 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 	n.groups = &groupRequests{groups: r.groups, offsets: r.offsets}
 	n.resets = &resetRequests{offsetRequests: offsets, self: self, clients: r.clients, options: opts}
 	n.observe = &observeRequests{
-		clients: r.clients,
-		topics:  r.topics,
-		groups:  r.groups,
-		offsets: r.offsets,
-		stats:   r.stats,
-		store:   n.store,
-		self:    self,
+		clients: r.clients, topics: r.topics, groups: r.groups, offsets: r.offsets, stats: r.stats,
+		store: n.store, self: self,
 	}
 	n.backups = &backupRequests{store: n.store, dir: cfg.Store.Dir, broker: r.brokerName, version: version}
 	n.transactions = &transactionRequests{transactions: r.transactions}
@@ -285,12 +257,7 @@ func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l 
 	n.replies = &replyRequests{replies: r.replies, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}
 	n.relays = &relayRequests{clients: r.clients, store: n.store, self: self}
 	n.pops = &popRequests{topics: r.topics}
-	n.assigns = &assignmentRequests{
-		topics:  r.topics,
-		groups:  r.groups,
-		clients: r.clients,
-		self:    self,
-	}
+	n.assigns = &assignmentRequests{topics: r.topics, groups: r.groups, clients: r.clients, self: self}
 	n.timers = &timerRequests{delays: r.delays, stats: r.stats, store: n.store}
 	n.self = &nodeRequests{
 		store: n.store, stats: r.stats, settings: set, lanes: l, version: version, started: time.Now(),

@@ -49,10 +49,8 @@ func (s *clientRequests) heartBeat(_ context.Context, c *remoting.Call) {
 
 func heartbeatOf(c *remoting.Call, body *protocol.HeartbeatData) *broker.Heartbeat {
 	hb := &broker.Heartbeat{
-		ClientID:             body.ClientID,
-		Language:             c.Language.String(),
-		Version:              c.Version,
-		Fingerprint:          body.HeartbeatFingerprint,
+		ClientID: body.ClientID, Language: c.Language.String(),
+		Version: c.Version, Fingerprint: body.HeartbeatFingerprint,
 		WithoutSubscriptions: body.WithoutSub,
 	}
 	for _, producer := range body.ProducerDataSet {
@@ -61,11 +59,9 @@ func heartbeatOf(c *remoting.Call, body *protocol.HeartbeatData) *broker.Heartbe
 	for i := range body.ConsumerDataSet {
 		data := &body.ConsumerDataSet[i]
 		consumer := broker.ConsumerData{
-			Group:     data.GroupName,
-			Type:      broker.ConsumeType(data.ConsumeType),
+			Group: data.GroupName, Type: broker.ConsumeType(data.ConsumeType),
 			Model:     broker.MessageModel(data.MessageModel),
-			FromWhere: broker.ConsumeFromWhere(data.ConsumeFromWhere),
-			UnitMode:  data.UnitMode,
+			FromWhere: broker.ConsumeFromWhere(data.ConsumeFromWhere), UnitMode: data.UnitMode,
 		}
 		for j := range data.SubscriptionDataSet {
 			consumer.Subscriptions = append(consumer.Subscriptions, subscriptionOf(&data.SubscriptionDataSet[j]))

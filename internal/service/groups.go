@@ -55,9 +55,7 @@ func (s *groupRequests) updateList(_ context.Context, c *remoting.Call) {
 }
 
 func (s *groupRequests) remove(
-	_ context.Context,
-	c *remoting.Call,
-	h *protocol.DeleteSubscriptionGroupRequestHeader,
+	_ context.Context, c *remoting.Call, h *protocol.DeleteSubscriptionGroupRequestHeader,
 ) {
 	s.groups.Delete(h.GroupName, s.offsets, replyTo(c))
 }
@@ -100,9 +98,7 @@ func (s *groupRequests) config(
 }
 
 func (s *groupRequests) forbidden(
-	_ context.Context,
-	c *remoting.Call,
-	h *protocol.UpdateGroupForbiddenRequestHeader,
+	_ context.Context, c *remoting.Call, h *protocol.UpdateGroupForbiddenRequestHeader,
 ) {
 	answer := protocol.GroupForbidden{Group: cloned(h.Group), Topic: cloned(h.Topic)}
 	reply := func(err error) {

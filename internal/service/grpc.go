@@ -26,16 +26,12 @@ func LogGRPC(log *slog.Logger) {
 func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) {
 	rules := s.node.rules
 	return grpcapi.New(grpcapi.Config{
-		Names:        &doorNames{system: broker.SystemNames{Cluster: s.self.cluster, Broker: s.self.brokerName}},
-		Metadata:     &doorMetadata{topics: rules.topics, groups: rules.groups},
-		BrokerName:   s.self.brokerName,
-		MaxBodyBytes: rules.sender.MaxMessageBytes,
-		MaxDelay:     broker.DefaultTimerMaxDelay,
-		Ready:        s.ready,
-		Gate:         s.access,
-		OnEnd:        func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
-		Limits:       grpcapi.DefaultLimits(),
-		Logger:       s.log.With(slog.String("component", "grpc")),
+		Names:      &doorNames{system: broker.SystemNames{Cluster: s.self.cluster, Broker: s.self.brokerName}},
+		Metadata:   &doorMetadata{topics: rules.topics, groups: rules.groups},
+		BrokerName: s.self.brokerName, MaxBodyBytes: rules.sender.MaxMessageBytes,
+		MaxDelay: broker.DefaultTimerMaxDelay, Ready: s.ready, Gate: s.access,
+		OnEnd:  func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
+		Limits: grpcapi.DefaultLimits(), Logger: s.log.With(slog.String("component", "grpc")),
 	}, registry)
 }
 
@@ -78,9 +74,8 @@ func (m *doorMetadata) Topic(name string) (grpcapi.Topic, bool) {
 		return grpcapi.Topic{}, false
 	}
 	return grpcapi.Topic{
-		MessageType:    cfg.Attributes[broker.AttributeMessageType],
-		WriteQueueNums: cfg.WriteQueueNums,
-		Writable:       cfg.Writable(),
+		MessageType: cfg.Attributes[broker.AttributeMessageType], WriteQueueNums: cfg.WriteQueueNums,
+		Writable: cfg.Writable(),
 	}, true
 }
 

@@ -33,10 +33,8 @@ func newLanes(cfg *config.Client, prefix string) *lanes {
 	}
 	return &lanes{
 		send: remoting.NewLane(remoting.LaneConfig{
-			Name:     prefix + "send",
-			MaxCalls: cfg.SendQueueCount,
-			MaxBytes: cfg.SendQueueBytes,
-			MaxWait:  cfg.SendTimeout,
+			Name: prefix + "send", MaxCalls: cfg.SendQueueCount, MaxBytes: cfg.SendQueueBytes,
+			MaxWait: cfg.SendTimeout,
 		}),
 		pull: lane("pull", cfg.PullQueueCount, 0), ack: lane("ack", ackCapacity, 0),
 		client: lane("client", clientCapacity, 0), names: lane("names", namesCapacity, 0),

@@ -135,9 +135,7 @@ func (m *meters) readStorage(rows *telemetry.Rows) {
 	if since := earliestSegment(st); since > 0 {
 		age = max(0, time.Now().UnixMilli()-since)
 	}
-	values := []int64{
-		int64(st.End() - st.First()), stats.PendingBytes, 0, age, int64(stats.Failures),
-	}
+	values := []int64{int64(st.End() - st.First()), stats.PendingBytes, 0, age, int64(stats.Failures)}
 	syncs := make([]int64, lastSyncClass-firstSyncClass+1)
 	for class, n := range stats.Syncs {
 		syncs[min(max(class, firstSyncClass), lastSyncClass)-firstSyncClass] += int64(n)

@@ -32,13 +32,9 @@ func (s *routeRequests) route(
 		return remoting.Response{}, noRoute(h.Topic)
 	}
 	body := &protocol.TopicRouteData{
-		FilterServerTable: route.FilterServers,
-		OrderTopicConf:    route.OrderTopicConf,
-		BrokerDatas: make(
-			[]protocol.BrokerData,
-			len(route.Brokers),
-		),
-		QueueDatas: make([]protocol.QueueData, len(route.Queues)),
+		FilterServerTable: route.FilterServers, OrderTopicConf: route.OrderTopicConf,
+		BrokerDatas: make([]protocol.BrokerData, len(route.Brokers)),
+		QueueDatas:  make([]protocol.QueueData, len(route.Queues)),
 	}
 	for i := range route.Brokers {
 		body.BrokerDatas[i] = s.brokerBody(c, &route.Brokers[i])
@@ -155,17 +151,10 @@ func (s *namesRequests) register(
 		}
 	}
 	reg := nameserver.Registration{
-		Cluster: cloned(
-			h.ClusterName,
-		),
-		BrokerName:   cloned(h.BrokerName),
-		BrokerAddr:   cloned(h.BrokerAddr),
-		BrokerID:     h.BrokerID,
-		HAServerAddr: cloned(h.HAServerAddr),
-		ZoneName:     cloned(h.ZoneName),
-		Complete:     true,
-		Connection:   c.Peer.ID(),
-		Timeout:      time.Duration(h.HeartbeatTimeoutMillis.Or(0)) * time.Millisecond,
+		Cluster: cloned(h.ClusterName), BrokerName: cloned(h.BrokerName), BrokerAddr: cloned(h.BrokerAddr),
+		BrokerID: h.BrokerID, HAServerAddr: cloned(h.HAServerAddr), ZoneName: cloned(h.ZoneName),
+		Complete: true, Connection: c.Peer.ID(),
+		Timeout: time.Duration(h.HeartbeatTimeoutMillis.Or(0)) * time.Millisecond,
 	}
 	if h.EnableActingMaster.Present {
 		reg.EnableActingMaster = &h.EnableActingMaster.Value
@@ -203,11 +192,8 @@ func readRegistration(body []byte, compressed bool, reg *nameserver.Registration
 	reg.FilterServers = said.FilterServerList
 	for name, t := range wrapper.TopicConfigTable {
 		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
-			Name:           name,
-			ReadQueueNums:  t.ReadQueueNums,
-			WriteQueueNums: t.WriteQueueNums,
-			Perm:           t.Perm,
-			SysFlag:        t.TopicSysFlag,
+			Name: name, ReadQueueNums: t.ReadQueueNums, WriteQueueNums: t.WriteQueueNums,
+			Perm: t.Perm, SysFlag: t.TopicSysFlag,
 		})
 	}
 	return nil

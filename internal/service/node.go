@@ -129,10 +129,8 @@ func (s *settings) show(context.Context, *remoting.Call) (remoting.Response, err
 		fmt.Fprintf(&text, "%s=%s\n", setting.Key, value)
 	}
 	return remoting.Response{
-		Header: &protocol.GetBrokerConfigResponseHeader{
-			Version: string(protocol.EncodeBody(&version)),
-		},
-		Body: text.Bytes(),
+		Header: &protocol.GetBrokerConfigResponseHeader{Version: string(protocol.EncodeBody(&version))},
+		Body:   text.Bytes(),
 	}, nil
 }
 

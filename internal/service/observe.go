@@ -61,10 +61,8 @@ func connections(members []broker.Member) []protocol.Connection {
 	list := make([]protocol.Connection, len(members))
 	for i, m := range members {
 		list[i] = protocol.Connection{
-			ClientAddr: m.Channel.RemoteAddr().String(),
-			ClientID:   m.ClientID,
-			Language:   protocol.ParseLanguage(m.Language),
-			Version:    m.Version,
+			ClientAddr: m.Channel.RemoteAddr().String(), ClientID: m.ClientID,
+			Language: protocol.ParseLanguage(m.Language), Version: m.Version,
 		}
 	}
 	return list
@@ -157,8 +155,7 @@ func (s *observeRequests) allConsumeStats(
 	_ context.Context, _ *remoting.Call, h *protocol.GetConsumeStatsInBrokerHeader,
 ) (remoting.Response, error) {
 	body := &protocol.ConsumeStatsList{
-		BrokerAddr:       s.self.addr,
-		ConsumeStatsList: []map[string][]protocol.ConsumeStats{},
+		BrokerAddr: s.self.addr, ConsumeStatsList: []map[string][]protocol.ConsumeStats{},
 	}
 	for _, group := range s.groups.All() {
 		var list []protocol.ConsumeStats
@@ -177,8 +174,7 @@ func (s *observeRequests) allConsumeStats(
 		}
 		if list != nil {
 			body.ConsumeStatsList = append(
-				body.ConsumeStatsList,
-				map[string][]protocol.ConsumeStats{group.Name: list},
+				body.ConsumeStatsList, map[string][]protocol.ConsumeStats{group.Name: list},
 			)
 		}
 	}
@@ -239,9 +235,7 @@ func (s *observeRequests) timeSpan(
 
 // delay is when the last consumed message was stored, and how long the next one waits already.
 func (s *observeRequests) delay(
-	group, topic string,
-	id int32,
-	low, high message.QueueOffset,
+	group, topic string, id int32, low, high message.QueueOffset,
 ) (consumed, delay int64) {
 	at, _ := s.offsets.Query(group, topic, id)
 	if at > low && at-1 < high {

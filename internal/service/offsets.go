@@ -190,9 +190,7 @@ func (s *resetRequests) push(
 	members := s.clients.Members(h.Group)
 	if len(members) == 0 {
 		c.Fail(&protocol.Error{Code: protocol.ConsumerNotOnline, Remark: fmt.Sprintf(
-			"Consumer not online, so can not reset offset, Group: %s Topic: %s Timestamp: %d",
-			h.Group,
-			topic,
+			"Consumer not online, so can not reset offset, Group: %s Topic: %s Timestamp: %d", h.Group, topic,
 			h.Timestamp,
 		)})
 		return

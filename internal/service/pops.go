@@ -247,17 +247,11 @@ func ackRequests(body *protocol.BatchAckMessageRequestBody) []*broker.AckRequest
 				return requests
 			}
 			req.Handles = append(req.Handles, pop.Handle{
-				StartOffset: message.QueueOffset(
-					ack.StartOffset,
-				),
-				PopTime:       ack.PopTimeMillis,
-				Invisible:     ack.InvisibleTimeMillis,
-				ReviveQueueID: ack.ReviveQueueID,
-				RetryFlag:     retryFlag(ack.Retry),
-				BrokerName:    body.BrokerName,
-				QueueID:       ack.QueueID,
-				Offset:        message.QueueOffset(ack.StartOffset + int64(bit)),
-				LogOffset:     pop.NoLogOffset,
+				StartOffset: message.QueueOffset(ack.StartOffset), PopTime: ack.PopTimeMillis,
+				Invisible: ack.InvisibleTimeMillis, ReviveQueueID: ack.ReviveQueueID,
+				RetryFlag: retryFlag(ack.Retry), BrokerName: body.BrokerName, QueueID: ack.QueueID,
+				Offset:    message.QueueOffset(ack.StartOffset + int64(bit)),
+				LogOffset: pop.NoLogOffset,
 			})
 		}
 	}
@@ -440,9 +434,7 @@ func (s *popRequests) peek(
 	_ context.Context, _ *remoting.Call, h *protocol.PeekMessageRequestHeader,
 ) (remoting.Response, error) {
 	found, rest, err := s.popper.Peek(&broker.PeekRequest{
-		Group:    h.ConsumerGroup,
-		Topic:    h.Topic,
-		QueueID:  max(h.QueueID, broker.AllQueues),
+		Group: h.ConsumerGroup, Topic: h.Topic, QueueID: max(h.QueueID, broker.AllQueues),
 		MaxCount: int(h.MaxMsgNums),
 	})
 	if err != nil {

@@ -51,11 +51,7 @@ const watchPeriod = time.Second
 const registerTimeout = 6 * time.Second // Source: BrokerConfig.java registerBrokerTimeoutMills
 
 func newRegistrar(
-	self *identity,
-	topics *broker.Topics,
-	local *nameserver.Routes,
-	cfg *config.Config,
-	log *slog.Logger,
+	self *identity, topics *broker.Topics, local *nameserver.Routes, cfg *config.Config, log *slog.Logger,
 ) (*registrar, error) {
 	inner, err := innerCredentials(&cfg.Auth)
 	if err != nil {
@@ -136,11 +132,8 @@ func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
 	reg.Version = nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.Timestamp}
 	for _, t := range topics {
 		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
-			Name:           t.Name,
-			ReadQueueNums:  t.ReadQueueNums,
-			WriteQueueNums: t.WriteQueueNums,
-			Perm:           t.Perm,
-			SysFlag:        t.SysFlag,
+			Name: t.Name, ReadQueueNums: t.ReadQueueNums, WriteQueueNums: t.WriteQueueNums,
+			Perm: t.Perm, SysFlag: t.SysFlag,
 		})
 	}
 	if _, err := r.local.Register(reg, time.Now()); err != nil {
@@ -205,11 +198,8 @@ func (r *registrar) report(remote *remoteNames, err error) {
 		r.log.Info("registered with name server", "remote_addr", remote.addr)
 	case err != nil && !remote.warned && !errors.Is(err, context.Canceled):
 		r.log.Warn(
-			"could not register with name server: clients that ask it do not find this broker",
-			"remote_addr",
-			remote.addr,
-			"error",
-			err,
+			"could not register with name server: clients that ask it do not find this broker", "remote_addr",
+			remote.addr, "error", err,
 		)
 	}
 	remote.known, remote.warned = err == nil, err != nil

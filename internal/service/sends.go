@@ -72,13 +72,10 @@ func sendDone(req *broker.SendRequest, err error) {
 	result := req.Result()
 	var id [offsetMsgIDBytes]byte
 	r.answer = protocol.SendMessageResponseHeader{
-		MsgID:         string(result.AppendMsgID(id[:0])),
-		QueueID:       result.QueueID,
-		QueueOffset:   int64(result.QueueOffset),
-		TransactionID: result.UniqueKey,
-		RecallHandle:  result.RecallHandle,
-		MsgRegion:     r.from.region,
-		TraceOn:       protocol.Some(r.from.traceOn),
+		MsgID: string(result.AppendMsgID(id[:0])), QueueID: result.QueueID,
+		QueueOffset: int64(result.QueueOffset), TransactionID: result.UniqueKey,
+		RecallHandle: result.RecallHandle, MsgRegion: r.from.region,
+		TraceOn: protocol.Some(r.from.traceOn),
 	}
 	r.call.ReplyLater(remoting.Response{Header: &r.answer})
 }

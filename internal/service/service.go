@@ -130,14 +130,8 @@ func (s *Service) assemble(routes []remoting.Route, set *settings) error {
 	set.watchers = append(set.watchers, func(next *config.Config) { access.SetSlow(next.Log.SlowCall) })
 	mapper := &errorMapper{log: s.log.With("component", "registry")}
 	registry, err := remoting.NewRegistry(remoting.RegistryConfig{
-		MapError: mapper.mapError,
-		Logger:   mapper.log,
-		Wrappers: []remoting.Wrapper{s.access.guard},
-		Hooks: []remoting.Hook{
-			access,
-			s.tracing.Hook(),
-			s.metrics.Hook(),
-		},
+		MapError: mapper.mapError, Logger: mapper.log, Wrappers: []remoting.Wrapper{s.access.guard},
+		Hooks: []remoting.Hook{access, s.tracing.Hook(), s.metrics.Hook()},
 	}, routes)
 	if err != nil {
 		return err
@@ -157,10 +151,8 @@ func (s *Service) assemble(routes []remoting.Route, set *settings) error {
 		Listeners: s.listeners(), Ready: s.ready, Logger: s.log.With("component", "remoting"),
 		OnEnd: s.disconnected,
 		Limits: remoting.Limits{
-			MaxConns:      s.cfg.Listen.MaxConns,
-			MaxConnsPerIP: s.cfg.Listen.MaxConnsPerIP,
-			IdleTimeout:   s.cfg.Listen.IdleTimeout,
-			CallTimeout:   s.cfg.Client.SendTimeout,
+			MaxConns: s.cfg.Listen.MaxConns, MaxConnsPerIP: s.cfg.Listen.MaxConnsPerIP,
+			IdleTimeout: s.cfg.Listen.IdleTimeout, CallTimeout: s.cfg.Client.SendTimeout,
 		},
 	}, registry)
 	if err != nil || s.node == nil {
@@ -357,14 +349,8 @@ func (s *Service) announce() {
 	}
 	if s.node != nil {
 		s.log.Info(
-			"clients are told this broker address; set another with --advertise",
-			"broker_name",
-			s.self.brokerName,
-			"advertised",
-			s.self.addr,
-			"taken_from",
-			s.self.origin,
-			"auto_create_topic",
+			"clients are told this broker address; set another with --advertise", "broker_name",
+			s.self.brokerName, "advertised", s.self.addr, "taken_from", s.self.origin, "auto_create_topic",
 			s.cfg.Topic.AutoCreateTopic,
 		)
 	}
@@ -393,14 +379,8 @@ func (s *Service) close() error {
 // printReport writes what was checked, what is wrong, and an error when anything is.
 func printReport(w io.Writer, r *store.Report) error {
 	if _, err := fmt.Fprintf(
-		w,
-		"messages %d, states %d, queue entries %d, live states %d, keys %d, not indexed yet %d, faults %d\n",
-		r.Messages,
-		r.States,
-		r.QueueEntries,
-		r.LiveStates,
-		r.Keys,
-		r.NotIndexed,
+		w, "messages %d, states %d, queue entries %d, live states %d, keys %d, not indexed yet %d, faults %d\n",
+		r.Messages, r.States, r.QueueEntries, r.LiveStates, r.Keys, r.NotIndexed,
 		r.FaultCount+uint64(r.Log.FaultCount),
 	); err != nil {
 		return err

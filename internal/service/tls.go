@@ -115,8 +115,7 @@ func clientTLS(cfg *config.TLS) (*tls.Config, error) {
 		return nil, err
 	}
 	c := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		RootCAs:            roots,
+		MinVersion: tls.VersionTLS12, RootCAs: roots,
 		InsecureSkipVerify: roots == nil && !cfg.AuthServer,
 	}
 	if cfg.ClientCert == "" {

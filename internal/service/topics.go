@@ -82,9 +82,7 @@ func (s *topicRequests) configs(
 		all = page(all, h.TopicSeq, h.MaxTopicNum.Value)
 	}
 	body := &protocol.TopicConfigAndMappingSerializeWrapper{
-		DataVersion: versionBody(
-			s.topics.Version(),
-		),
+		DataVersion:      versionBody(s.topics.Version()),
 		TopicConfigTable: make(map[string]protocol.TopicConfig, len(all)),
 	}
 	for _, cfg := range all {
@@ -144,14 +142,9 @@ func (s *topicRequests) cleanUnused(context.Context, *remoting.Call) (remoting.R
 
 func topicBody(cfg *broker.TopicConfig) protocol.TopicConfig {
 	return protocol.TopicConfig{
-		Attributes:      cfg.Attributes,
-		Order:           cfg.Order,
-		Perm:            cfg.Perm,
-		ReadQueueNums:   cfg.ReadQueueNums,
-		TopicFilterType: cfg.FilterType,
-		TopicName:       cfg.Name,
-		TopicSysFlag:    cfg.SysFlag,
-		WriteQueueNums:  cfg.WriteQueueNums,
+		Attributes: cfg.Attributes, Order: cfg.Order, Perm: cfg.Perm,
+		ReadQueueNums: cfg.ReadQueueNums, TopicFilterType: cfg.FilterType, TopicName: cfg.Name,
+		TopicSysFlag: cfg.SysFlag, WriteQueueNums: cfg.WriteQueueNums,
 	}
 }
 

@@ -27,8 +27,7 @@ func (s *transactionRequests) end(_ context.Context, c *remoting.Call, h *protoc
 		LogOffset: message.LogOffset(h.CommitLogOffset), QueueOffset: message.QueueOffset(h.TranStateTableOffset),
 		Topic: h.Topic, TransactionID: h.TransactionID, Group: h.ProducerGroup,
 		Decision: decisionOf(h.CommitOrRollback), FromCheck: h.FromTransactionCheck.Or(false),
-		May:  s.mayOn(c, auth.Pub),
-		Done: func(_ *broker.EndRequest, err error) { replyTo(c)(err) },
+		May: s.mayOn(c, auth.Pub), Done: func(_ *broker.EndRequest, err error) { replyTo(c)(err) },
 	})
 }
 
