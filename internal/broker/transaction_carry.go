@@ -129,8 +129,8 @@ func (t *Transactions) hold(
 }
 
 // Resume makes a half message again of one that was parked, which begins at pos: its producer is asked as if
-// it had just been sent. may, if there is one, tells with an error that the caller has no right to the topic that it was
-// going to. done is called exactly once, at once or later by the store's applier. Errors:
+// it had just been sent. may, if there is one, tells with an error that the caller has no right to the
+// topic that it was going to. done is called exactly once, at once or later by the store's applier. Errors:
 // *TransactionError with TransactionNotParked or TransactionResumed, those of may, of reading the message and of
 // store.Append. Source: AdminBrokerProcessor.java resumeCheckHalfMessage. Known difference: not twice.
 func (t *Transactions) Resume(pos message.LogOffset, may func(topic string) error, done func(error)) {

@@ -34,7 +34,8 @@ func rightsOf() map[p.Code]right {
 		codes []p.Code
 	}{
 		{right{topic: auth.Pub}, []p.Code{
-			p.SendMessage, p.SendMessageV2, p.SendBatchMessage, p.RecallMessage, p.SendReplyMessage, p.SendReplyMessageV2,
+			p.SendMessage, p.SendMessageV2, p.SendBatchMessage, p.RecallMessage, p.SendReplyMessage,
+			p.SendReplyMessageV2,
 		}},
 		{right{topic: auth.Pub, optional: true}, []p.Code{p.EndTransaction}}, // then the half message does
 		{right{}, []p.Code{p.CheckClientConfig}},                             // it compiles an expression
