@@ -321,7 +321,7 @@ acls:
 	w := startWire(t, guarded(t, file))
 	for _, c := range []struct {
 		topic, named string
-		who          signer
+		who          Signer
 		want         protocol.ResponseCode
 	}{
 		{"foreign", "own", fit, protocol.NoPermission},
@@ -354,13 +354,13 @@ acls:
 	}
 	for _, c := range []struct {
 		topic  string
-		who    signer
+		who    Signer
 		denied bool
 	}{
 		{"own", bare, true},
 		{"own", fit, false},
 		{"DefaultCluster_REPLY_TOPIC", bare, false},
-		{"DefaultCluster_REPLY_TOPIC", signer{}, true},
+		{"DefaultCluster_REPLY_TOPIC", Signer{}, true},
 	} {
 		answer := w.as(c.who, protocol.SendReplyMessageV2, sendHeader(c.topic, 0, ""), []byte("x"))
 		if denied := answer.Code == int32(protocol.NoPermission); denied != c.denied {
