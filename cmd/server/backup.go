@@ -42,21 +42,11 @@ func backupCommand(r *remote) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.showBackup(m)
+			return c.show(m, "")
 		})
 	s3 = bucketFlags(cmd.Flags())
 	r.addFlags(cmd.Flags())
 	return cmd
-}
-
-// showBackup says what a backup has.
-func (c *call) showBackup(m *backup.Manifest) error {
-	return c.showPlain(m, "", func(row func(...any)) {
-		row("broker", m.Broker)
-		row("created", m.Created.Local().Format("2006-01-02 15:04:05"))
-		row("files", len(m.Files))
-		row("bytes", m.Bytes())
-	})
 }
 
 // restoreCommand makes a data folder of the newest backup.
@@ -79,7 +69,7 @@ func restoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.showBackup(m)
+			return c.show(m, "")
 		},
 	}
 	s3 = bucketFlags(cmd.Flags())

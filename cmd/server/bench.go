@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -93,11 +94,7 @@ func (b *bench) run() (err error) {
 	if results[1], err = b.phase("receive", len(b.starts), b.pullOne); err != nil {
 		return err
 	}
-	return b.showPlain(results, "PHASE MESSAGES MESSAGES/S P50-MS P99-MS MAX-MS", func(row func(...any)) {
-		for _, r := range results {
-			row(r.Phase, r.Messages, fmt.Sprintf("%.0f", r.PerSecond), r.P50, r.P99, r.Max)
-		}
-	})
+	return b.show(results, "phase messages perSecond p50Millis p99Millis maxMillis")
 }
 
 // prepare finds the broker, makes the topic if there is none, and notes where its queues end.
@@ -159,7 +156,7 @@ func (b *bench) phase(name string, workers int, work func(worker int) (int, erro
 	millis := func(of int) float64 {
 		return float64(all[(len(all)-1)*of/1000].Round(10*time.Microsecond)) / float64(time.Millisecond)
 	}
-	return benchResult{name, int(done.Load()), rate, millis(500), millis(990), millis(1000)}, nil
+	return benchResult{name, int(done.Load()), math.Round(rate), millis(500), millis(990), millis(1000)}, nil
 }
 
 func (b *bench) invoke(worker int, code protocol.Code, h protocol.Header, body []byte) (*protocol.Command, error) {

@@ -51,11 +51,7 @@ func listDead(c *call) error {
 		}
 		rows = append(rows, deadLetters{group, d.GetMaxOffset() - d.GetMinOffset(), left})
 	}
-	return c.showPlain(rows, "GROUP MESSAGES NOT-REDRIVEN", func(row func(...any)) {
-		for _, r := range rows {
-			row(r.Group, r.Messages, r.Left)
-		}
-	})
+	return c.show(rows, "group messages notRedriven")
 }
 
 // redriveCommand publishes dead letters again.

@@ -70,14 +70,16 @@ func (d *doctor) run() error {
 	}
 	d.checkDisk()
 	d.checkLimits()
-	err := d.showPlain(d.findings, "CHECK STATUS FOUND", func(row func(...any)) {
+	shown := d.findings
+	if !d.json() {
+		shown = nil
 		for _, f := range d.findings {
-			row(f.Check, f.Status, f.Found)
-			if f.Cure != "" {
-				row("", "", "→ "+f.Cure)
+			if shown = append(shown, f); f.Cure != "" {
+				shown = append(shown, finding{Check: " ", Status: " ", Found: "→ " + f.Cure})
 			}
 		}
-	})
+	}
+	err := d.show(shown, "check status found")
 	bad := slices.DeleteFunc(slices.Clone(d.findings), func(f finding) bool { return f.Status != failed })
 	if err == nil && len(bad) > 0 {
 		err = fmt.Errorf("%d of %d checks failed", len(bad), len(d.findings))

@@ -56,9 +56,5 @@ func (c *call) showLag(groups []string) error {
 	}
 	bar.end()
 	slices.SortStableFunc(rows, func(a, b topicLag) int { return cmp.Compare(b.Lag, a.Lag) })
-	return c.showPlain(rows, "GROUP TOPIC LAG", func(row func(...any)) {
-		for _, r := range rows {
-			row(r.Group, r.Topic, r.Lag)
-		}
-	})
+	return c.show(rows, "group topic lag")
 }

@@ -5,26 +5,19 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v1 "github.com/roquetmq/roquet/api/proto/roquet/v1"
 	"github.com/roquetmq/roquet/internal/client"
@@ -225,119 +218,4 @@ func (c *call) jsonLine(m proto.Message) error {
 		_, err = c.out().Write(append(text, '\n'))
 	}
 	return err
-}
-
-// show writes a message: as JSON, or as a table of one of its lists, named with the fields that make the columns, and
-// what else it says below; without a list a line for each field.
-func (c *call) show(out proto.Message, table string) error {
-	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(out)
-	if err != nil {
-		return err
-	}
-	words := strings.Fields(table + " ")
-	m, rest, head := out.ProtoReflect(), []string(nil), ""
-	if len(words) > 0 {
-		head = strings.ToUpper(strings.ReplaceAll(strings.Join(words[1:], " "), "_", "-"))
-	}
-	err = c.showPlain(json.RawMessage(text), head, func(row func(cells ...any)) {
-		for fd := range fieldsOf(m) {
-			value := field{m, fd}.show()
-			switch {
-			case len(words) > 0 && string(fd.Name()) == words[0]:
-				rows(m.Get(fd), fd, words[1:], row)
-			case fd.IsMap():
-				rows(m.Get(fd), fd, nil, row)
-			case value == "-" || strings.HasSuffix(string(fd.Name()), "_token"):
-			case len(words) == 0:
-				row(strings.ReplaceAll(string(fd.Name()), "_", " "), value)
-			default:
-				rest = append(rest, strings.ReplaceAll(string(fd.Name()), "_", " ")+" "+value)
-			}
-		}
-	})
-	if err == nil && len(rest) > 0 {
-		err = c.say("%s", strings.Join(rest, ", "))
-	}
-	return err
-}
-
-// fieldsOf are the fields of a message, in order.
-func fieldsOf(m protoreflect.Message) iter.Seq[protoreflect.FieldDescriptor] {
-	return func(yield func(protoreflect.FieldDescriptor) bool) {
-		for i, all := 0, m.Descriptor().Fields(); i < all.Len() && yield(all.Get(i)); i++ {
-		}
-	}
-}
-
-// rows writes a row for each member of a list or a map.
-func rows(v protoreflect.Value, fd protoreflect.FieldDescriptor, columns []string, row func(cells ...any)) {
-	if fd.IsMap() {
-		all := map[string]string{}
-		v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-			all[key.String()] = value.String()
-			return true
-		})
-		for _, key := range slices.Sorted(maps.Keys(all)) {
-			row(key, all[key])
-		}
-		return
-	}
-	for i := range v.List().Len() {
-		m, cells := v.List().Get(i).Message(), make([]any, len(columns))
-		for j, name := range columns {
-			if one, ok := m.Interface().(*v1.Message); ok && name == "payload" {
-				cells[j] = printable(bodyOf(one), shownBody)
-			} else {
-				cells[j] = field{m, m.Descriptor().Fields().ByName(protoreflect.Name(name))}.show()
-			}
-		}
-		row(cells...)
-	}
-}
-
-// showPlain is show for what is no message of the API.
-func (c *call) showPlain(v any, head string, rows func(row func(cells ...any))) error {
-	if !c.json() {
-		return writeTable(c.out(), head, rows)
-	}
-	encoder := json.NewEncoder(c.out())
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
-}
-
-// writeTable writes a table whose columns are as wide as they must be. Without a head there is none.
-func writeTable(w io.Writer, head string, rows func(row func(cells ...any))) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(words []string) {
-		_, _ = fmt.Fprintln(table, strings.Join(words, "\t")) // Flush has the error
-	}
-	if head != "" {
-		line(strings.Fields(head))
-	}
-	rows(func(cells ...any) {
-		words := make([]string, len(cells))
-		for i, cell := range cells {
-			words[i] = printable(fmt.Sprint(cell), 0)
-		}
-		line(words)
-	})
-	return table.Flush()
-}
-
-// printable is text on one line that does nothing to a terminal, cut to so many characters if it has more.
-func printable(text string, limit int) string {
-	out := []rune(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case !unicode.IsPrint(r):
-			return '\uFFFD'
-		}
-		return r
-	}, strings.TrimSpace(text)))
-	if limit > 0 && len(out) > limit {
-		out = append(out[:limit-1], '…')
-	}
-	return string(out)
 }
