@@ -160,7 +160,7 @@ func (s *assignmentRequests) setMode(_ context.Context, c *remoting.Call) {
 	})
 }
 
-func (s *assignmentRequests) allModes(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *assignmentRequests) allModes(*call) (answer, error) {
 	body := &protocol.MessageRequestModeSerializeWrapper{
 		MessageRequestModeMap: map[string]map[string]protocol.SetMessageRequestModeRequestBody{},
 	}

@@ -27,7 +27,7 @@ type backupRequests struct {
 	dir, broker, version string
 }
 
-func (s *backupRequests) permit(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *backupRequests) permit(*call) (answer, error) {
 	return remoting.Response{}, nil
 }
 

@@ -85,15 +85,13 @@ func subscriptionBody(s *broker.SubscriptionData) protocol.SubscriptionData {
 	}
 }
 
-func (s *clientRequests) unregister(
-	_ context.Context, c *remoting.Call, h *protocol.UnregisterClientRequestHeader,
-) (remoting.Response, error) {
+func (s *clientRequests) unregister(c *call, h *protocol.UnregisterClientRequestHeader) (answer, error) {
 	s.clients.Unregister(c.Peer, h.ProducerGroup, h.ConsumerGroup, time.Now())
 	return remoting.Response{}, nil
 }
 
 // checkConfig is what a push consumer asks at its start for each subscription that is not by tag.
-func (s *clientRequests) checkConfig(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s *clientRequests) checkConfig(c *call) (answer, error) {
 	body, err := protocol.DecodeBody[protocol.CheckClientRequestBody](c.Body)
 	if err != nil {
 		return remoting.Response{}, err
@@ -106,9 +104,7 @@ func (s *clientRequests) checkConfig(_ context.Context, c *remoting.Call) (remot
 	return remoting.Response{}, err
 }
 
-func (s *clientRequests) consumerList(
-	_ context.Context, _ *remoting.Call, h *protocol.GetConsumerListByGroupRequestHeader,
-) (remoting.Response, error) {
+func (s *clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGroupRequestHeader) (answer, error) {
 	group, ok := s.clients.Group(h.ConsumerGroup)
 	if !ok || len(group.ClientIDs()) == 0 {
 		return remoting.Response{}, &protocol.Error{
@@ -119,7 +115,7 @@ func (s *clientRequests) consumerList(
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *clientRequests) lock(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s *clientRequests) lock(c *call) (answer, error) {
 	body, err := protocol.DecodeBody[protocol.LockBatchRequestBody](c.Body)
 	if err != nil {
 		return remoting.Response{}, err
@@ -129,7 +125,7 @@ func (s *clientRequests) lock(_ context.Context, c *remoting.Call) (remoting.Res
 	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
 }
 
-func (s *clientRequests) unlock(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s *clientRequests) unlock(c *call) (answer, error) {
 	body, err := protocol.DecodeBody[protocol.LockBatchRequestBody](c.Body)
 	if err != nil {
 		return remoting.Response{}, err

@@ -54,15 +54,11 @@ func (s *groupRequests) updateList(_ context.Context, c *remoting.Call) {
 	s.groups.PutAll(configs, replyTo(c))
 }
 
-func (s *groupRequests) remove(
-	_ context.Context, c *remoting.Call, h *protocol.DeleteSubscriptionGroupRequestHeader,
-) {
+func (s *groupRequests) remove(c *call, h *protocol.DeleteSubscriptionGroupRequestHeader) {
 	s.groups.Delete(h.GroupName, s.offsets, replyTo(c))
 }
 
-func (s *groupRequests) configs(
-	_ context.Context, _ *remoting.Call, h *protocol.GetAllSubscriptionGroupRequestHeader,
-) (remoting.Response, error) {
+func (s *groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupRequestHeader) (answer, error) {
 	all := s.groups.All()
 	total := int32(len(all))
 	if h.MaxGroupNum.Present {
@@ -83,9 +79,7 @@ func (s *groupRequests) configs(
 	return remoting.Response{Header: header, Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *groupRequests) config(
-	_ context.Context, _ *remoting.Call, h *protocol.GetSubscriptionGroupConfigRequestHeader,
-) (remoting.Response, error) {
+func (s *groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRequestHeader) (answer, error) {
 	cfg, ok := s.groups.Lookup(h.Group)
 	if !ok {
 		return remoting.Response{}, groupNotExist(h.Group)
@@ -97,9 +91,7 @@ func (s *groupRequests) config(
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *groupRequests) forbidden(
-	_ context.Context, c *remoting.Call, h *protocol.UpdateGroupForbiddenRequestHeader,
-) {
+func (s *groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenRequestHeader) {
 	answer := protocol.GroupForbidden{Group: cloned(h.Group), Topic: cloned(h.Topic)}
 	reply := func(err error) {
 		if err != nil {

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -24,9 +23,7 @@ type routeRequests struct {
 	self   *identity
 }
 
-func (s *routeRequests) route(
-	_ context.Context, c *remoting.Call, h *protocol.GetRouteInfoRequestHeader,
-) (remoting.Response, error) {
+func (s *routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (answer, error) {
 	route, ok := s.routes.Route(h.Topic)
 	if !ok {
 		return remoting.Response{}, noRoute(h.Topic)
@@ -74,7 +71,7 @@ func (s *routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) p
 	}
 }
 
-func (s *routeRequests) clusterInfo(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s *routeRequests) clusterInfo(c *call) (answer, error) {
 	info := s.routes.ClusterInfo()
 	body := &protocol.ClusterInfo{
 		BrokerAddrTable: make(map[string]protocol.BrokerData, len(info.Brokers)), ClusterAddrTable: info.Clusters,
@@ -85,30 +82,28 @@ func (s *routeRequests) clusterInfo(_ context.Context, c *remoting.Call) (remoti
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *routeRequests) topics(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *routeRequests) topics(*call) (answer, error) {
 	return topicList(s.routes.Topics(), ""), nil
 }
 
-func (s *routeRequests) topicsByCluster(
-	_ context.Context, _ *remoting.Call, h *protocol.GetTopicsByClusterRequestHeader,
-) (remoting.Response, error) {
+func (s *routeRequests) topicsByCluster(_ *call, h *protocol.GetTopicsByClusterRequestHeader) (answer, error) {
 	return topicList(s.routes.TopicsIn(h.Cluster), ""), nil
 }
 
-func (s *routeRequests) systemTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *routeRequests) systemTopics(*call) (answer, error) {
 	topics, addr := s.routes.SystemTopics()
 	return topicList(topics, addr), nil
 }
 
-func (s *routeRequests) unitTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *routeRequests) unitTopics(*call) (answer, error) {
 	return topicList(s.routes.UnitTopics(), ""), nil
 }
 
-func (s *routeRequests) unitSubTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *routeRequests) unitSubTopics(*call) (answer, error) {
 	return topicList(s.routes.UnitSubTopics(), ""), nil
 }
 
-func (s *routeRequests) unitSubOnlyTopics(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *routeRequests) unitSubOnlyTopics(*call) (answer, error) {
 	return topicList(s.routes.UnitSubOnlyTopics(), ""), nil
 }
 
@@ -121,9 +116,7 @@ func topicList(topics []string, brokerAddr string) remoting.Response {
 	}
 }
 
-func (s *routeRequests) members(
-	_ context.Context, _ *remoting.Call, h *protocol.GetBrokerMemberGroupRequestHeader,
-) (remoting.Response, error) {
+func (s *routeRequests) members(_ *call, h *protocol.GetBrokerMemberGroupRequestHeader) (answer, error) {
 	group := &protocol.BrokerMemberGroup{
 		BrokerAddrs: s.routes.Members(h.BrokerName), BrokerName: h.BrokerName, Cluster: h.ClusterName,
 	}
@@ -140,9 +133,7 @@ type namesRequests struct {
 	kv     *nameserver.KV
 }
 
-func (s *namesRequests) register(
-	_ context.Context, c *remoting.Call, h *protocol.RegisterBrokerRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) register(c *call, h *protocol.RegisterBrokerRequestHeader) (answer, error) {
 	if crc := h.BodyCRC32.Or(0); crc != 0 && crc != protocol.BodyCRC32(c.Body) {
 		return remoting.Response{}, &protocol.Error{
 			Code: protocol.SystemError,
@@ -203,16 +194,12 @@ func dataVersionOf(v protocol.DataVersion) nameserver.DataVersion {
 	return nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.TimestampMillis}
 }
 
-func (s *namesRequests) unregister(
-	_ context.Context, _ *remoting.Call, h *protocol.UnRegisterBrokerRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) unregister(_ *call, h *protocol.UnRegisterBrokerRequestHeader) (answer, error) {
 	s.routes.Unregister(h.ClusterName, h.BrokerName, h.BrokerAddr)
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) dataVersion(
-	_ context.Context, c *remoting.Call, h *protocol.QueryDataVersionRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestHeader) (answer, error) {
 	said, err := protocol.DecodeBody[protocol.DataVersion](c.Body)
 	if err != nil {
 		return remoting.Response{}, err
@@ -227,30 +214,22 @@ func (s *namesRequests) dataVersion(
 	return answer, nil
 }
 
-func (s *namesRequests) heartbeat(
-	_ context.Context, _ *remoting.Call, h *protocol.BrokerHeartbeatRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) heartbeat(_ *call, h *protocol.BrokerHeartbeatRequestHeader) (answer, error) {
 	s.routes.Heartbeat(h.ClusterName, h.BrokerAddr, time.Now())
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) wipeWritePerm(
-	_ context.Context, _ *remoting.Call, h *protocol.WipeWritePermOfBrokerRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) wipeWritePerm(_ *call, h *protocol.WipeWritePermOfBrokerRequestHeader) (answer, error) {
 	n := s.routes.WipeWritePerm(h.BrokerName)
 	return remoting.Response{Header: &protocol.WipeWritePermOfBrokerResponseHeader{WipeTopicCount: int32(n)}}, nil
 }
 
-func (s *namesRequests) addWritePerm(
-	_ context.Context, _ *remoting.Call, h *protocol.AddWritePermOfBrokerRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) addWritePerm(_ *call, h *protocol.AddWritePermOfBrokerRequestHeader) (answer, error) {
 	n := s.routes.AddWritePerm(h.BrokerName)
 	return remoting.Response{Header: &protocol.AddWritePermOfBrokerResponseHeader{AddTopicCount: int32(n)}}, nil
 }
 
-func (s *namesRequests) deleteTopic(
-	_ context.Context, _ *remoting.Call, h *protocol.DeleteTopicFromNamesrvRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) deleteTopic(_ *call, h *protocol.DeleteTopicFromNamesrvRequestHeader) (answer, error) {
 	if h.ClusterName != "" {
 		s.routes.DeleteTopicIn(h.Topic, h.ClusterName)
 	} else {
@@ -259,9 +238,7 @@ func (s *namesRequests) deleteTopic(
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) registerTopic(
-	_ context.Context, c *remoting.Call, h *protocol.RegisterTopicRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHeader) (answer, error) {
 	body, err := protocol.DecodeBody[protocol.TopicRouteData](c.Body)
 	if err != nil {
 		return remoting.Response{}, err
@@ -277,15 +254,11 @@ func (s *namesRequests) registerTopic(
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) putKV(
-	_ context.Context, _ *remoting.Call, h *protocol.PutKVConfigRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) putKV(_ *call, h *protocol.PutKVConfigRequestHeader) (answer, error) {
 	return remoting.Response{}, s.kv.Put(cloned(h.Namespace), cloned(h.Key), cloned(h.Value))
 }
 
-func (s *namesRequests) getKV(
-	_ context.Context, _ *remoting.Call, h *protocol.GetKVConfigRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) getKV(_ *call, h *protocol.GetKVConfigRequestHeader) (answer, error) {
 	value, ok := s.kv.Get(h.Namespace, h.Key)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{
@@ -296,15 +269,11 @@ func (s *namesRequests) getKV(
 	return remoting.Response{Header: &protocol.GetKVConfigResponseHeader{Value: value}}, nil
 }
 
-func (s *namesRequests) deleteKV(
-	_ context.Context, _ *remoting.Call, h *protocol.DeleteKVConfigRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) deleteKV(_ *call, h *protocol.DeleteKVConfigRequestHeader) (answer, error) {
 	return remoting.Response{}, s.kv.Delete(h.Namespace, h.Key)
 }
 
-func (s *namesRequests) listKV(
-	_ context.Context, _ *remoting.Call, h *protocol.GetKVListByNamespaceRequestHeader,
-) (remoting.Response, error) {
+func (s *namesRequests) listKV(_ *call, h *protocol.GetKVListByNamespaceRequestHeader) (answer, error) {
 	table, ok := s.kv.List(h.Namespace)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{

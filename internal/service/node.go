@@ -36,7 +36,7 @@ type nodeRequests struct {
 }
 
 //lint:long the keys that tools read, one after the other
-func (s *nodeRequests) runtimeInfo(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *nodeRequests) runtimeInfo(*call) (answer, error) {
 	now := time.Now()
 	info := s.stats.RuntimeInfo(now)
 	set := func(key string, value any) { info[key] = fmt.Sprint(value) }
@@ -99,7 +99,7 @@ func (s *nodeRequests) deleteExpired(ctx context.Context, _ *remoting.Call) (rem
 }
 
 // haStatus says that there are no replicas.
-func (s *nodeRequests) haStatus(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *nodeRequests) haStatus(*call) (answer, error) {
 	body := &protocol.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: int64(s.store.End())}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
@@ -115,7 +115,7 @@ type settings struct {
 	changed  time.Time
 }
 
-func (s *settings) show(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *settings) show(*call) (answer, error) {
 	s.mu.Lock()
 	version := protocol.DataVersion{Counter: s.changes, TimestampMillis: s.changed.UnixMilli()}
 	s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *settings) show(context.Context, *remoting.Call) (remoting.Response, err
 }
 
 // showNames answers GET_NAMESRV_CONFIG 319: the same settings with the name server's port.
-func (s *settings) showNames(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *settings) showNames(*call) (answer, error) {
 	cfg := s.options.load()
 	text := fmt.Sprintf(
 		"listenPort=%d\nbindAddress=%s\nkvConfigPath=%s/namesrv/kvConfig.json\norderMessageEnable=true\n"+
@@ -147,7 +147,7 @@ func (s *settings) showNames(context.Context, *remoting.Call) (remoting.Response
 	return remoting.Response{Body: []byte(text)}, nil
 }
 
-func (s *settings) update(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s *settings) update(c *call) (answer, error) {
 	values, err := config.ParseProperties(string(c.Body))
 	if err != nil {
 		return remoting.Response{}, &protocol.Error{Code: protocol.InvalidParameter, Remark: err.Error()}

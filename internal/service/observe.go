@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,8 +32,9 @@ type observeRequests struct {
 }
 
 func (s *observeRequests) consumerConnections(
-	_ context.Context, _ *remoting.Call, h *protocol.GetConsumerConnectionListRequestHeader,
-) (remoting.Response, error) {
+	_ *call,
+	h *protocol.GetConsumerConnectionListRequestHeader,
+) (answer, error) {
 	group, ok := s.clients.Group(h.ConsumerGroup)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{
@@ -69,8 +69,9 @@ func connections(members []broker.Member) []protocol.Connection {
 }
 
 func (s *observeRequests) producerConnections(
-	_ context.Context, _ *remoting.Call, h *protocol.GetProducerConnectionListRequestHeader,
-) (remoting.Response, error) {
+	_ *call,
+	h *protocol.GetProducerConnectionListRequestHeader,
+) (answer, error) {
 	members := s.clients.Producers(h.ProducerGroup)
 	if len(members) == 0 {
 		return remoting.Response{}, &protocol.Error{
@@ -81,7 +82,7 @@ func (s *observeRequests) producerConnections(
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *observeRequests) producers(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *observeRequests) producers(*call) (answer, error) {
 	body := &protocol.ProducerTableInfo{Data: map[string][]protocol.ProducerInfo{}}
 	for group, members := range s.clients.ProducerGroups() {
 		for _, m := range members {
@@ -94,9 +95,7 @@ func (s *observeRequests) producers(context.Context, *remoting.Call) (remoting.R
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *observeRequests) consumeStats(
-	_ context.Context, _ *remoting.Call, h *protocol.GetConsumeStatsRequestHeader,
-) (remoting.Response, error) {
+func (s *observeRequests) consumeStats(_ *call, h *protocol.GetConsumeStatsRequestHeader) (answer, error) {
 	topics := []string{h.Topic}
 	if h.TopicList != "" {
 		topics = strings.Split(h.TopicList, ";")
@@ -151,9 +150,7 @@ func (s *observeRequests) progress(group, topic string, id int32) protocol.Offse
 	return w
 }
 
-func (s *observeRequests) allConsumeStats(
-	_ context.Context, _ *remoting.Call, h *protocol.GetConsumeStatsInBrokerHeader,
-) (remoting.Response, error) {
+func (s *observeRequests) allConsumeStats(_ *call, h *protocol.GetConsumeStatsInBrokerHeader) (answer, error) {
 	body := &protocol.ConsumeStatsList{
 		BrokerAddr: s.self.addr, ConsumeStatsList: []map[string][]protocol.ConsumeStats{},
 	}
@@ -182,9 +179,7 @@ func (s *observeRequests) allConsumeStats(
 }
 
 // groupsOfTopic are the groups that subscribe to a topic now or have offsets in it.
-func (s *observeRequests) groupsOfTopic(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryTopicConsumeByWhoRequestHeader,
-) (remoting.Response, error) {
+func (s *observeRequests) groupsOfTopic(_ *call, h *protocol.QueryTopicConsumeByWhoRequestHeader) (answer, error) {
 	groups := append(s.clients.GroupsOf(h.Topic), s.offsets.GroupsOf(h.Topic)...)
 	slices.Sort(groups)
 	body := &protocol.GroupList{GroupList: slices.Compact(groups)}
@@ -194,15 +189,14 @@ func (s *observeRequests) groupsOfTopic(
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *observeRequests) topicsOfGroup(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryTopicsByConsumerRequestHeader,
-) (remoting.Response, error) {
+func (s *observeRequests) topicsOfGroup(_ *call, h *protocol.QueryTopicsByConsumerRequestHeader) (answer, error) {
 	return topicList(s.offsets.TopicsOf(h.Group), s.self.addr), nil
 }
 
 func (s *observeRequests) subscription(
-	_ context.Context, _ *remoting.Call, h *protocol.QuerySubscriptionByConsumerRequestHeader,
-) (remoting.Response, error) {
+	_ *call,
+	h *protocol.QuerySubscriptionByConsumerRequestHeader,
+) (answer, error) {
 	body := &protocol.QuerySubscriptionResponseBody{Group: h.Group, Topic: h.Topic}
 	if sub, ok := s.clients.Subscription(h.Group, h.Topic); ok {
 		said := subscriptionBody(sub)
@@ -212,9 +206,7 @@ func (s *observeRequests) subscription(
 }
 
 // timeSpan is, for each queue, when its first, its last and the group's next message were stored.
-func (s *observeRequests) timeSpan(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumeTimeSpanRequestHeader,
-) (remoting.Response, error) {
+func (s *observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		return remoting.Response{}, topicNotExist(h.Topic)
@@ -251,9 +243,7 @@ func (s *observeRequests) delay(
 	return consumed, delay
 }
 
-func (s *observeRequests) statistics(
-	_ context.Context, _ *remoting.Call, h *protocol.ViewBrokerStatsDataRequestHeader,
-) (remoting.Response, error) {
+func (s *observeRequests) statistics(_ *call, h *protocol.ViewBrokerStatsDataRequestHeader) (answer, error) {
 	seen, ok := s.stats.View(h.StatsName, h.StatsKey)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{

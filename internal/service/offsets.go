@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,9 +27,7 @@ type offsetRequests struct {
 	queries *broker.Queries
 }
 
-func (s *offsetRequests) query(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumerOffsetRequestHeader,
-) (remoting.Response, error) {
+func (s *offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHeader) (answer, error) {
 	zero := h.SetZeroIfNotFound.Or(true)
 	at, ok := s.queries.ConsumerOffset(h.ConsumerGroup, h.Topic, h.QueueID, zero)
 	if !ok && (!zero || s.queries.MaxOffset(h.Topic, h.QueueID) > 0) { // else it begins before the first message
@@ -41,9 +38,7 @@ func (s *offsetRequests) query(
 	return remoting.Response{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
-func (s *offsetRequests) update(
-	_ context.Context, _ *remoting.Call, h *protocol.UpdateConsumerOffsetRequestHeader,
-) (remoting.Response, error) {
+func (s *offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
 		return remoting.Response{}, topicNotExist(h.Topic)
 	}
@@ -54,9 +49,7 @@ func (s *offsetRequests) update(
 	return remoting.Response{}, nil
 }
 
-func (s *offsetRequests) search(
-	_ context.Context, _ *remoting.Call, h *protocol.SearchOffsetRequestHeader,
-) (remoting.Response, error) {
+func (s *offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) (answer, error) {
 	at, err := s.byTime(h.Topic, h.QueueID, h.Timestamp, strings.EqualFold(h.BoundaryType, "upper"))
 	if err != nil {
 		return remoting.Response{}, err
@@ -73,28 +66,22 @@ func (s *offsetRequests) byTime(topic string, queueID int32, millis int64, upper
 	return at, err
 }
 
-func (s *offsetRequests) maximum(
-	_ context.Context, _ *remoting.Call, h *protocol.GetMaxOffsetRequestHeader,
-) (remoting.Response, error) {
+func (s *offsetRequests) maximum(_ *call, h *protocol.GetMaxOffsetRequestHeader) (answer, error) {
 	at := s.queries.MaxOffset(h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
-func (s *offsetRequests) minimum(
-	_ context.Context, _ *remoting.Call, h *protocol.GetMinOffsetRequestHeader,
-) (remoting.Response, error) {
+func (s *offsetRequests) minimum(_ *call, h *protocol.GetMinOffsetRequestHeader) (answer, error) {
 	at := s.queries.MinOffset(h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
-func (s *offsetRequests) earliest(
-	_ context.Context, _ *remoting.Call, h *protocol.GetEarliestMsgStoretimeRequestHeader,
-) (remoting.Response, error) {
+func (s *offsetRequests) earliest(_ *call, h *protocol.GetEarliestMsgStoretimeRequestHeader) (answer, error) {
 	at, err := s.queries.EarliestStoreTime(h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: at}}, err
 }
 
-func (s *offsetRequests) all(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *offsetRequests) all(*call) (answer, error) {
 	counter, timestamp := s.offsets.Version()
 	body := &protocol.ConsumerOffsetSerializeWrapper{
 		DataVersion: protocol.DataVersion{Counter: counter, TimestampMillis: timestamp},
@@ -150,7 +137,7 @@ func (e *notForcedError) Error() string {
 	)
 }
 
-func (s *resetRequests) reset(_ context.Context, c *remoting.Call, h *protocol.ResetOffsetRequestHeader) {
+func (s *resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		c.Fail(topicNotExist(h.Topic))
@@ -259,9 +246,7 @@ func (s *resetRequests) resetTarget(topic string, id int32, millis int64) (messa
 	return s.byTime(topic, id, millis, false)
 }
 
-func (s *resetRequests) clone(
-	_ context.Context, _ *remoting.Call, h *protocol.CloneGroupOffsetRequestHeader,
-) (remoting.Response, error) {
+func (s *resetRequests) clone(_ *call, h *protocol.CloneGroupOffsetRequestHeader) (answer, error) {
 	topics := []string{cloned(h.Topic)}
 	if h.Topic == "" {
 		topics = s.offsets.TopicsOf(h.SrcGroup)
@@ -275,9 +260,7 @@ func (s *resetRequests) clone(
 	return remoting.Response{}, nil
 }
 
-func (s *resetRequests) correction(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryCorrectionOffsetHeader,
-) (remoting.Response, error) {
+func (s *resetRequests) correction(_ *call, h *protocol.QueryCorrectionOffsetHeader) (answer, error) {
 	var excluded []string
 	if h.FilterGroups != "" {
 		excluded = strings.Split(h.FilterGroups, ",")

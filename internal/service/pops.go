@@ -40,7 +40,7 @@ type popCall struct {
 	answer protocol.PopMessageResponseHeader
 }
 
-func (s *popRequests) pop(_ context.Context, c *remoting.Call, h *protocol.PopMessageRequestHeader) {
+func (s *popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	r := &popCall{popper: s.popper, call: c}
 	r.Group, r.Topic, r.QueueID, r.MaxCount = h.ConsumerGroup, h.Topic, h.QueueID, int(h.MaxMsgNums)
 	r.Invisible = time.Duration(h.InvisibleTime) * time.Millisecond
@@ -168,7 +168,7 @@ type ackCall struct {
 	handle [1]pop.Handle
 }
 
-func (s *popRequests) ack(_ context.Context, c *remoting.Call, h *protocol.AckMessageRequestHeader) {
+func (s *popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
 	r := &ackCall{call: c}
 	var err error
 	if r.handle[0], err = handleOf(h.ExtraInfo, h.QueueID, h.Offset); err != nil {
@@ -306,9 +306,7 @@ type renewCall struct {
 }
 
 // changeInvisible sets when a message is seen again; a negative time leaves that to the group's retry policy.
-func (s *popRequests) changeInvisible(
-	_ context.Context, c *remoting.Call, h *protocol.ChangeInvisibleTimeRequestHeader,
-) {
+func (s *popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeRequestHeader) {
 	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
 	if err != nil {
 		c.Fail(err)
@@ -397,7 +395,7 @@ type notice struct {
 }
 
 // notification is answered when there is something to receive, or when the client's time is up.
-func (s *popRequests) notification(_ context.Context, c *remoting.Call, h *protocol.NotificationRequestHeader) {
+func (s *popRequests) notification(c *call, h *protocol.NotificationRequestHeader) {
 	r := &notice{call: c}
 	r.Group, r.Topic, r.QueueID, r.AttemptID = h.ConsumerGroup, h.Topic, h.QueueID, h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
@@ -430,9 +428,7 @@ func noticeDone(req *broker.PopRequest, err error) {
 
 // peek answers with what a receive would get, and receives nothing: PEEK_MESSAGE 200052.
 // Source: PeekMessageProcessor.java.
-func (s *popRequests) peek(
-	_ context.Context, _ *remoting.Call, h *protocol.PeekMessageRequestHeader,
-) (remoting.Response, error) {
+func (s *popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answer, error) {
 	found, rest, err := s.popper.Peek(&broker.PeekRequest{
 		Group: h.ConsumerGroup, Topic: h.Topic, QueueID: max(h.QueueID, broker.AllQueues),
 		MaxCount: int(h.MaxMsgNums),
@@ -454,9 +450,7 @@ func (s *popRequests) peek(
 }
 
 // pollingInfo answers how many receives wait.
-func (s *popRequests) pollingInfo(
-	_ context.Context, _ *remoting.Call, h *protocol.PollingInfoRequestHeader,
-) (remoting.Response, error) {
+func (s *popRequests) pollingInfo(_ *call, h *protocol.PollingInfoRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
 		return remoting.Response{}, topicNotExist(h.Topic)
 	}

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -30,11 +29,11 @@ type pullCall struct {
 // pullTransferLitePull is the sysFlag bit of lite pulls that come with code 11. Source: PullSysFlag.java.
 const pullLitePull = 0x10
 
-func (s *pullRequests) pull(_ context.Context, c *remoting.Call, h *protocol.PullMessageRequestHeader) {
+func (s *pullRequests) pull(c *call, h *protocol.PullMessageRequestHeader) {
 	s.start(c, h, h.SysFlag&pullLitePull != 0)
 }
 
-func (s *pullRequests) litePull(_ context.Context, c *remoting.Call, h *protocol.PullMessageRequestHeader) {
+func (s *pullRequests) litePull(c *call, h *protocol.PullMessageRequestHeader) {
 	s.start(c, h, true)
 }
 

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -33,9 +32,7 @@ const (
 	queueEntriesAtOnce = 32
 )
 
-func (s *queryRequests) byKey(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryMessageRequestHeader,
-) (remoting.Response, error) {
+func (s *queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (answer, error) {
 	unique := h.UniqueKeyQuery.Or(false) || h.IndexType == indexTypeUnique
 	records, err := s.queries.ByKey(broker.KeyQuery{
 		Topic: h.Topic, Key: h.Key, Unique: unique, Begin: h.BeginTimestamp, End: h.EndTimestamp,
@@ -62,9 +59,7 @@ func (s *queryRequests) byKey(
 	return answer, nil
 }
 
-func (s *queryRequests) byOffset(
-	_ context.Context, c *remoting.Call, h *protocol.ViewMessageRequestHeader,
-) (remoting.Response, error) {
+func (s *queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (answer, error) {
 	rec, err := s.store.Record(message.LogOffset(h.Offset))
 	foreign := err == nil && c.User != "" && h.Topic != string(rec.Topic()) // their rights to h.Topic were looked at
 	if errors.Is(err, store.ErrNotFound) || foreign {
@@ -79,9 +74,7 @@ func (s *queryRequests) byOffset(
 }
 
 // consumeQueue shows the entries of a queue and which of them a group's subscription lets through.
-func (s *queryRequests) consumeQueue(
-	_ context.Context, _ *remoting.Call, h *protocol.QueryConsumeQueueRequestHeader,
-) (remoting.Response, error) {
+func (s *queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueRequestHeader) (answer, error) {
 	low, high, ok := s.store.Bounds(h.Topic, h.QueueID)
 	if !ok {
 		if _, exists := s.topics.Lookup(h.Topic); !exists {

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -27,17 +26,13 @@ type relayRequests struct {
 // relayTimeout is how long a client may take. Source: AdminBrokerProcessor.java.
 const relayTimeout = 10 * time.Second
 
-func (s *relayRequests) runningInfo(
-	_ context.Context, c *remoting.Call, h *protocol.GetConsumerRunningInfoRequestHeader,
-) {
+func (s *relayRequests) runningInfo(c *call, h *protocol.GetConsumerRunningInfoRequestHeader) {
 	s.relay(c, h.ConsumerGroup, h.ClientID, protocol.GetConsumerRunningInfo, h, nil)
 }
 
 // consumeDirectly has the client consume one message now, in front of an administrator's eyes. The message is
 // looked up by its offset id; a unique key is what mqadmin resolved before.
-func (s *relayRequests) consumeDirectly(
-	_ context.Context, c *remoting.Call, h *protocol.ConsumeMessageDirectlyResultRequestHeader,
-) {
+func (s *relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirectlyResultRequestHeader) {
 	_, at, err := message.ParseOffsetMsgID(h.MsgID)
 	if err != nil {
 		c.Fail(
@@ -90,7 +85,7 @@ func relayError(group, clientID string, err error) error {
 }
 
 // status asks the clients of a group how far they are in a topic's queues.
-func (s *relayRequests) status(_ context.Context, c *remoting.Call, h *protocol.GetConsumerStatusRequestHeader) {
+func (s *relayRequests) status(c *call, h *protocol.GetConsumerStatusRequestHeader) {
 	topic, group, wanted := cloned(h.Topic), cloned(h.Group), cloned(h.ClientAddr)
 	var asked []broker.Member
 	for _, m := range s.clients.Members(group) {

@@ -4,7 +4,6 @@ package service
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
@@ -29,11 +28,11 @@ type sendCall struct {
 	from   *sendRequests
 }
 
-func (s *sendRequests) send(_ context.Context, c *remoting.Call, h *protocol.SendMessageRequestHeader) {
+func (s *sendRequests) send(c *call, h *protocol.SendMessageRequestHeader) {
 	s.start(c, h, h.Batch.Or(false))
 }
 
-func (s *sendRequests) sendBatch(_ context.Context, c *remoting.Call, h *protocol.SendMessageRequestHeader) {
+func (s *sendRequests) sendBatch(c *call, h *protocol.SendMessageRequestHeader) {
 	s.start(c, h, true)
 }
 
@@ -80,7 +79,7 @@ func sendDone(req *broker.SendRequest, err error) {
 	r.call.ReplyLater(remoting.Response{Header: &r.answer})
 }
 
-func (s *sendRequests) sendBack(_ context.Context, c *remoting.Call, h *protocol.ConsumerSendMsgBackRequestHeader) {
+func (s *sendRequests) sendBack(c *call, h *protocol.ConsumerSendMsgBackRequestHeader) {
 	req := &broker.SendBackRequest{
 		Group: h.Group, Offset: message.LogOffset(h.Offset), DelayLevel: h.DelayLevel,
 		MaxReconsumeTimes: maxReconsume(c.Version, h), UnitMode: h.UnitMode,

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -45,7 +44,7 @@ func (s *timerRequests) levels(fn func(level int, at, end int64)) error {
 	return nil
 }
 
-func (s *timerRequests) delayOffsets(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *timerRequests) delayOffsets(*call) (answer, error) {
 	body := &protocol.DelayOffsetSerializeWrapper{OffsetTable: map[int32]int64{}}
 	err := s.levels(func(level int, at, _ int64) { body.OffsetTable[int32(level)] = at })
 	return remoting.Response{Body: protocol.EncodeBody(body)}, err
@@ -53,7 +52,7 @@ func (s *timerRequests) delayOffsets(context.Context, *remoting.Call) (remoting.
 
 // checkPoint is the original's file: time read up to, log position, queue offset of the timer topic (twice: the
 // master's), and a data version of three numbers.
-func (s *timerRequests) checkPoint(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *timerRequests) checkPoint(*call) (answer, error) {
 	_, end, _ := s.store.Bounds(broker.TimerTopic, 0)
 	now := time.Now().UnixMilli()
 	var body []byte
@@ -64,7 +63,7 @@ func (s *timerRequests) checkPoint(context.Context, *remoting.Call) (remoting.Re
 }
 
 // metrics is how many messages wait, by the topic they are going to.
-func (s *timerRequests) metrics(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *timerRequests) metrics(*call) (answer, error) {
 	type metric struct {
 		Count     int64 `json:"count"`
 		TimeStamp int64 `json:"timeStamp"`

@@ -23,7 +23,7 @@ type topicRequests struct {
 	self   *identity
 }
 
-func (s *topicRequests) update(_ context.Context, c *remoting.Call, h *protocol.CreateTopicRequestHeader) {
+func (s *topicRequests) update(c *call, h *protocol.CreateTopicRequestHeader) {
 	attributes, err := broker.ParseAttributes(h.Attributes)
 	if err != nil {
 		c.Fail(err)
@@ -56,13 +56,11 @@ func (s *topicRequests) updateList(_ context.Context, c *remoting.Call) {
 	s.topics.PutAll(configs, replyTo(c))
 }
 
-func (s *topicRequests) remove(_ context.Context, c *remoting.Call, h *protocol.DeleteTopicRequestHeader) {
+func (s *topicRequests) remove(c *call, h *protocol.DeleteTopicRequestHeader) {
 	s.topics.Delete(h.Topic, replyTo(c))
 }
 
-func (s *topicRequests) config(
-	_ context.Context, _ *remoting.Call, h *protocol.GetTopicConfigRequestHeader,
-) (remoting.Response, error) {
+func (s *topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		return remoting.Response{}, topicNotExist(h.Topic)
@@ -73,9 +71,7 @@ func (s *topicRequests) config(
 
 // configs answers GET_ALL_TOPIC_CONFIG: everything, or maxTopicNum topics from topicSeq on for a caller that
 // pages.
-func (s *topicRequests) configs(
-	_ context.Context, _ *remoting.Call, h *protocol.GetAllTopicConfigRequestHeader,
-) (remoting.Response, error) {
+func (s *topicRequests) configs(_ *call, h *protocol.GetAllTopicConfigRequestHeader) (answer, error) {
 	all := s.topics.All()
 	total := int32(len(all))
 	if h.MaxTopicNum.Present {
@@ -100,9 +96,7 @@ func page[T any](all []T, from, count int32) []T {
 	return all[first:min(first+max(int(count), 0), len(all))]
 }
 
-func (s *topicRequests) statistics(
-	_ context.Context, _ *remoting.Call, h *protocol.GetTopicStatsInfoRequestHeader,
-) (remoting.Response, error) {
+func (s *topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		return remoting.Response{}, topicNotExist(h.Topic)
@@ -125,7 +119,7 @@ func (s *topicRequests) queueRange(topic string, id int32) protocol.TopicOffset 
 	return offset
 }
 
-func (s *topicRequests) system(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *topicRequests) system(*call) (answer, error) {
 	body := &protocol.TopicList{TopicList: []string{}}
 	for _, cfg := range s.topics.All() {
 		if s.topics.IsSystem(cfg.Name) {
@@ -136,7 +130,7 @@ func (s *topicRequests) system(context.Context, *remoting.Call) (remoting.Respon
 }
 
 // cleanUnused has nothing to do: deleting a topic drops its queues in the same record of the log.
-func (s *topicRequests) cleanUnused(context.Context, *remoting.Call) (remoting.Response, error) {
+func (s *topicRequests) cleanUnused(*call) (answer, error) {
 	return remoting.Response{}, nil
 }
 

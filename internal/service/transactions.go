@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"net/netip"
 	"time"
 
@@ -22,7 +21,7 @@ type transactionRequests struct {
 	mayOn        func(c *remoting.Call, any auth.Actions) func(topic string) error
 }
 
-func (s *transactionRequests) end(_ context.Context, c *remoting.Call, h *protocol.EndTransactionRequestHeader) {
+func (s *transactionRequests) end(c *call, h *protocol.EndTransactionRequestHeader) {
 	s.transactions.End(&broker.EndRequest{
 		LogOffset: message.LogOffset(h.CommitLogOffset), QueueOffset: message.QueueOffset(h.TranStateTableOffset),
 		Topic: h.Topic, TransactionID: h.TransactionID, Group: h.ProducerGroup,
@@ -43,9 +42,7 @@ func decisionOf(bits int32) broker.Decision {
 	}
 }
 
-func (s *transactionRequests) resume(
-	_ context.Context, c *remoting.Call, h *protocol.ResumeCheckHalfMessageRequestHeader,
-) {
+func (s *transactionRequests) resume(c *call, h *protocol.ResumeCheckHalfMessageRequestHeader) {
 	_, at, err := message.ParseOffsetMsgID(h.MsgID)
 	if err != nil {
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "msgId " + h.MsgID + ": " + err.Error()})
@@ -73,7 +70,7 @@ type recallRequests struct {
 	region  string
 }
 
-func (s *recallRequests) recall(_ context.Context, c *remoting.Call, h *protocol.RecallMessageRequestHeader) {
+func (s *recallRequests) recall(c *call, h *protocol.RecallMessageRequestHeader) {
 	s.recalls.Recall(h.Topic, h.RecallHandle, func(uniqueKey string, err error) {
 		if err != nil {
 			c.FailLater(err)
@@ -93,7 +90,7 @@ type replyRequests struct {
 	traceOn bool
 }
 
-func (s *replyRequests) reply(_ context.Context, c *remoting.Call, h *protocol.SendMessageRequestHeader) {
+func (s *replyRequests) reply(c *call, h *protocol.SendMessageRequestHeader) {
 	r := &sendCall{call: c}
 	r.fill(c, h, false)
 	r.Owner = pushing{h.ProducerGroup, h.DefaultTopic}

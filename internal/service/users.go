@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 
 	"github.com/roquetmq/roquet/internal/auth"
@@ -18,13 +17,7 @@ import (
 // Known difference: the first user has to be a super user, and the last one cannot go.
 type userRequests struct{ table *auth.Table }
 
-// Short names for the signatures below.
-type (
-	call   = remoting.Call
-	answer = remoting.Response
-)
-
-func (s *userRequests) create(_ context.Context, c *call, h *p.CreateUserRequestHeader) (answer, error) {
+func (s *userRequests) create(c *call, h *p.CreateUserRequestHeader) (answer, error) {
 	u, err := userBody(c, h.Username)
 	if err == nil {
 		err = s.table.CreateUser(c.User, u)
@@ -32,7 +25,7 @@ func (s *userRequests) create(_ context.Context, c *call, h *p.CreateUserRequest
 	return changed(c, err)
 }
 
-func (s *userRequests) update(_ context.Context, c *call, h *p.UpdateUserRequestHeader) (answer, error) {
+func (s *userRequests) update(c *call, h *p.UpdateUserRequestHeader) (answer, error) {
 	u, err := userBody(c, h.Username)
 	if err == nil {
 		err = s.table.UpdateUser(c.User, u)
@@ -69,7 +62,7 @@ func needName(name string) error {
 	return nil
 }
 
-func (s *userRequests) remove(_ context.Context, c *call, h *p.DeleteUserRequestHeader) (answer, error) {
+func (s *userRequests) remove(c *call, h *p.DeleteUserRequestHeader) (answer, error) {
 	err := needName(h.Username)
 	if err == nil {
 		err = s.table.DeleteUser(c.User, cloned(h.Username))
@@ -78,7 +71,7 @@ func (s *userRequests) remove(_ context.Context, c *call, h *p.DeleteUserRequest
 }
 
 // get answers without a body for a user that is not there.
-func (s *userRequests) get(_ context.Context, _ *call, h *p.GetUserRequestHeader) (answer, error) {
+func (s *userRequests) get(_ *call, h *p.GetUserRequestHeader) (answer, error) {
 	if err := needName(h.Username); err != nil {
 		return answer{}, err
 	}
@@ -90,7 +83,7 @@ func (s *userRequests) get(_ context.Context, _ *call, h *p.GetUserRequestHeader
 	return answer{Body: p.EncodeBody(&info)}, nil
 }
 
-func (s *userRequests) list(_ context.Context, _ *call, h *p.ListUsersRequestHeader) (answer, error) {
+func (s *userRequests) list(_ *call, h *p.ListUsersRequestHeader) (answer, error) {
 	infos := []p.UserInfo{}
 	for _, u := range s.table.Users(h.Filter) {
 		infos = append(infos, p.UserInfo(u))
@@ -98,11 +91,11 @@ func (s *userRequests) list(_ context.Context, _ *call, h *p.ListUsersRequestHea
 	return answer{Body: p.EncodeBodies(infos)}, nil
 }
 
-func (s *userRequests) createACL(_ context.Context, c *call, h *p.CreateAclRequestHeader) (answer, error) {
+func (s *userRequests) createACL(c *call, h *p.CreateAclRequestHeader) (answer, error) {
 	return s.putACL(c, h.Subject)
 }
 
-func (s *userRequests) updateACL(_ context.Context, c *call, h *p.UpdateAclRequestHeader) (answer, error) {
+func (s *userRequests) updateACL(c *call, h *p.UpdateAclRequestHeader) (answer, error) {
 	return s.putACL(c, h.Subject)
 }
 
@@ -125,12 +118,12 @@ func (s *userRequests) putACL(c *call, subject string) (answer, error) {
 	return changed(c, s.table.PutACL(acl))
 }
 
-func (s *userRequests) removeACL(_ context.Context, c *call, h *p.DeleteAclRequestHeader) (answer, error) {
+func (s *userRequests) removeACL(c *call, h *p.DeleteAclRequestHeader) (answer, error) {
 	return changed(c, s.table.DeleteACL(cloned(h.Subject), h.PolicyType, h.Resource))
 }
 
 // getACL answers without a body for a subject that has no rules.
-func (s *userRequests) getACL(_ context.Context, _ *call, h *p.GetAclRequestHeader) (answer, error) {
+func (s *userRequests) getACL(_ *call, h *p.GetAclRequestHeader) (answer, error) {
 	acl, err := s.table.ACL(h.Subject)
 	if err != nil || acl == nil {
 		return answer{}, err
@@ -139,7 +132,7 @@ func (s *userRequests) getACL(_ context.Context, _ *call, h *p.GetAclRequestHead
 	return answer{Body: p.EncodeBody(&info)}, nil
 }
 
-func (s *userRequests) listACL(_ context.Context, _ *call, h *p.ListAclsRequestHeader) (answer, error) {
+func (s *userRequests) listACL(_ *call, h *p.ListAclsRequestHeader) (answer, error) {
 	infos := []p.AclInfo{}
 	for _, acl := range s.table.ACLs(h.SubjectFilter, h.ResourceFilter) {
 		infos = append(infos, aclInfo(&acl))
