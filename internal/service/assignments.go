@@ -136,12 +136,7 @@ func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol
 	return nil
 }
 
-func (s *assignmentRequests) setMode(_ context.Context, c *remoting.Call) {
-	body, err := protocol.DecodeBody[protocol.SetMessageRequestModeRequestBody](c.Body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
+func (s *assignmentRequests) setMode(c *call, body *protocol.SetMessageRequestModeRequestBody) {
 	if broker.IsRetryTopic(body.Topic) {
 		c.Fail(&protocol.Error{Code: protocol.NoPermission, Remark: "retry topic is not allowed to set mode"})
 		return

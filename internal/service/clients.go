@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -25,12 +24,7 @@ type clientRequests struct {
 	filters    *filter.Cache
 }
 
-func (s *clientRequests) heartBeat(_ context.Context, c *remoting.Call) {
-	body, err := protocol.DecodeBody[protocol.HeartbeatData](c.Body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
+func (s *clientRequests) heartBeat(c *call, body *protocol.HeartbeatData) {
 	if body.ClientID == "" {
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "heartbeat without clientID"})
 		return
@@ -91,16 +85,12 @@ func (s *clientRequests) unregister(c *call, h *protocol.UnregisterClientRequest
 }
 
 // checkConfig is what a push consumer asks at its start for each subscription that is not by tag.
-func (s *clientRequests) checkConfig(c *call) (answer, error) {
-	body, err := protocol.DecodeBody[protocol.CheckClientRequestBody](c.Body)
-	if err != nil {
-		return remoting.Response{}, err
-	}
+func (s *clientRequests) checkConfig(c *call, body *protocol.CheckClientRequestBody) (answer, error) {
 	sub := body.SubscriptionData
 	if sub == nil || !filter.IsSQL(sub.ExpressionType) {
 		return remoting.Response{}, nil
 	}
-	_, err = s.filters.Parse(sub.SubString, sub.ExpressionType)
+	_, err := s.filters.Parse(sub.SubString, sub.ExpressionType)
 	return remoting.Response{}, err
 }
 
@@ -115,21 +105,13 @@ func (s *clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGrou
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *clientRequests) lock(c *call) (answer, error) {
-	body, err := protocol.DecodeBody[protocol.LockBatchRequestBody](c.Body)
-	if err != nil {
-		return remoting.Response{}, err
-	}
+func (s *clientRequests) lock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
 	locked := s.locks.Lock(body.ConsumerGroup, body.ClientID, c.Peer, queuesOf(body.MQSet), time.Now())
 	answer := &protocol.LockBatchResponseBody{LockOKMQSet: queueBodies(locked)}
 	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
 }
 
-func (s *clientRequests) unlock(c *call) (answer, error) {
-	body, err := protocol.DecodeBody[protocol.LockBatchRequestBody](c.Body)
-	if err != nil {
-		return remoting.Response{}, err
-	}
+func (s *clientRequests) unlock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
 	s.locks.Unlock(body.ConsumerGroup, body.ClientID, queuesOf(body.MQSet))
 	return remoting.Response{}, nil
 }

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -24,12 +23,7 @@ type groupRequests struct {
 	offsets *offset.Table
 }
 
-func (s *groupRequests) update(_ context.Context, c *remoting.Call) {
-	body, err := protocol.DecodeBody[protocol.SubscriptionGroupConfig](c.Body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
+func (s *groupRequests) update(c *call, body *protocol.SubscriptionGroupConfig) {
 	cfg, err := groupOf(body)
 	if err != nil {
 		c.Fail(err)
@@ -38,14 +32,10 @@ func (s *groupRequests) update(_ context.Context, c *remoting.Call) {
 	s.groups.Put(cfg, replyTo(c))
 }
 
-func (s *groupRequests) updateList(_ context.Context, c *remoting.Call) {
-	body, err := protocol.DecodeBody[protocol.SubscriptionGroupList](c.Body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
+func (s *groupRequests) updateList(c *call, body *protocol.SubscriptionGroupList) {
 	configs := make([]broker.GroupConfig, len(body.GroupConfigList))
 	for i := range body.GroupConfigList {
+		var err error
 		if configs[i], err = groupOf(&body.GroupConfigList[i]); err != nil {
 			c.Fail(err)
 			return

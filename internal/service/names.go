@@ -82,8 +82,9 @@ func (s *routeRequests) clusterInfo(c *call) (answer, error) {
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *routeRequests) topics(*call) (answer, error) {
-	return topicList(s.routes.Topics(), ""), nil
+// list is what answers with the topics of a list.
+func (s *routeRequests) list(topics func() []string) func(*call) (answer, error) {
+	return func(*call) (answer, error) { return topicList(topics(), ""), nil }
 }
 
 func (s *routeRequests) topicsByCluster(_ *call, h *protocol.GetTopicsByClusterRequestHeader) (answer, error) {
@@ -93,18 +94,6 @@ func (s *routeRequests) topicsByCluster(_ *call, h *protocol.GetTopicsByClusterR
 func (s *routeRequests) systemTopics(*call) (answer, error) {
 	topics, addr := s.routes.SystemTopics()
 	return topicList(topics, addr), nil
-}
-
-func (s *routeRequests) unitTopics(*call) (answer, error) {
-	return topicList(s.routes.UnitTopics(), ""), nil
-}
-
-func (s *routeRequests) unitSubTopics(*call) (answer, error) {
-	return topicList(s.routes.UnitSubTopics(), ""), nil
-}
-
-func (s *routeRequests) unitSubOnlyTopics(*call) (answer, error) {
-	return topicList(s.routes.UnitSubOnlyTopics(), ""), nil
 }
 
 func topicList(topics []string, brokerAddr string) remoting.Response {

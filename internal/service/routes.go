@@ -21,6 +21,11 @@ type headerOf[H any] interface {
 	p.Header
 }
 
+type bodyOf[T any] interface {
+	*T
+	p.Body
+}
+
 // handle, handleAsync and handleBody are remoting's Handle, HandleAsync and HandleBody of what needs no context.
 func handle[H any, P headerOf[H]](fn func(c *call, h P) (answer, error)) r.Processor {
 	return r.Handle(func(_ context.Context, c *call, h P) (answer, error) { return fn(c, h) })
@@ -32,6 +37,29 @@ func handleAsync[H any, P headerOf[H]](fn func(c *call, h P)) r.Processor {
 
 func handleBody(fn func(c *call) (answer, error)) r.Processor {
 	return r.HandleBody(func(_ context.Context, c *call) (answer, error) { return fn(c) })
+}
+
+// handleText is handleBody of what gets the body decoded.
+func handleText[T any, B bodyOf[T]](fn func(c *call, body *T) (answer, error)) r.Processor {
+	return handleBody(func(c *call) (answer, error) {
+		body, err := p.DecodeBody[T, B](c.Body)
+		if err != nil {
+			return answer{}, err
+		}
+		return fn(c, body)
+	})
+}
+
+// handleTextAsync is handleText of what ends the call itself.
+func handleTextAsync[T any, B bodyOf[T]](fn func(c *call, body *T)) r.Processor {
+	return func(_ context.Context, c *call) {
+		body, err := p.DecodeBody[T, B](c.Body)
+		if err != nil {
+			c.Fail(err)
+			return
+		}
+		fn(c, body)
+	}
 }
 
 // at is one line of the table: a code, the lane that bounds it, its lane on the fast port (nil: refused
@@ -64,8 +92,8 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.QueryConsumerOffset, l.client, fast.client, handle(n.offsets.query)),
 		at(p.UpdateConsumerOffset, l.client, fast.client, handle(n.offsets.update)),
 		at(p.GetConsumerListByGroup, l.client, fast.client, handle(n.clients.consumerList)),
-		at(p.LockBatchMQ, l.client, fast.client, handleBody(n.clients.lock)),
-		at(p.UnlockBatchMQ, l.client, fast.client, handleBody(n.clients.unlock)),
+		at(p.LockBatchMQ, l.client, fast.client, handleText(n.clients.lock)),
+		at(p.UnlockBatchMQ, l.client, fast.client, handleText(n.clients.unlock)),
 		at(p.GetMaxOffset, l.client, fast.client, handle(n.offsets.maximum)),
 		at(p.GetMinOffset, l.client, fast.client, handle(n.offsets.minimum)),
 		at(p.SearchOffsetByTimestamp, l.query, fast.query, handle(n.offsets.search)),
@@ -82,17 +110,17 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.PeekMessage, l.pull, nil, handle(n.pops.peek)),
 		at(p.PollingInfo, l.client, fast.client, handle(n.pops.pollingInfo)),
 		at(p.QueryAssignment, l.admin, fast.admin, r.HandleBody(n.assigns.query)),
-		at(p.SetMessageRequestMode, l.admin, fast.admin, n.assigns.setMode),
+		at(p.SetMessageRequestMode, l.admin, fast.admin, handleTextAsync(n.assigns.setMode)),
 		at(p.GetAllMessageRequestMode, l.admin, fast.admin, handleBody(n.assigns.allModes)),
 
 		// Both
-		at(p.HeartBeat, l.client, fast.client, n.clients.heartBeat),
+		at(p.HeartBeat, l.client, fast.client, handleTextAsync(n.clients.heartBeat)),
 		at(p.UnregisterClient, l.client, fast.client, handle(n.clients.unregister)),
-		at(p.CheckClientConfig, l.client, fast.client, handleBody(n.clients.checkConfig)),
+		at(p.CheckClientConfig, l.client, fast.client, handleText(n.clients.checkConfig)),
 
 		// Topics
 		at(p.UpdateAndCreateTopic, l.admin, fast.admin, handleAsync(n.topics.update)),
-		at(p.UpdateAndCreateTopicList, l.admin, fast.admin, n.topics.updateList),
+		at(p.UpdateAndCreateTopicList, l.admin, fast.admin, handleTextAsync(n.topics.updateList)),
 		at(p.DeleteTopicInBroker, l.admin, fast.admin, handleAsync(n.topics.remove)),
 		at(p.GetTopicConfig, l.admin, fast.admin, handle(n.topics.config)),
 		at(p.GetAllTopicConfig, l.admin, fast.admin, handle(n.topics.configs)),
@@ -102,8 +130,8 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.CleanExpiredConsumeQueue, l.admin, fast.admin, handleBody(n.topics.cleanUnused)),
 
 		// Groups
-		at(p.UpdateAndCreateSubscriptionGroup, l.admin, fast.admin, n.groups.update),
-		at(p.UpdateAndCreateSubscriptionGroupList, l.admin, fast.admin, n.groups.updateList),
+		at(p.UpdateAndCreateSubscriptionGroup, l.admin, fast.admin, handleTextAsync(n.groups.update)),
+		at(p.UpdateAndCreateSubscriptionGroupList, l.admin, fast.admin, handleTextAsync(n.groups.updateList)),
 		at(p.DeleteSubscriptionGroup, l.admin, fast.admin, handleAsync(n.groups.remove)),
 		at(p.GetAllSubscriptionGroupConfig, l.admin, fast.admin, handle(n.groups.configs)),
 		at(p.GetSubscriptionGroupConfig, l.admin, fast.admin, handle(n.groups.config)),
@@ -161,12 +189,17 @@ func (n *names) namesRoutes(l, fast *lanes) []r.Route {
 	return []r.Route{
 		at(p.GetRouteInfoByTopic, l.names, fast.names, handle(n.lookups.route)),
 		at(p.GetBrokerClusterInfo, l.names, fast.names, handleBody(n.lookups.clusterInfo)),
-		at(p.GetAllTopicListFromNameserver, l.names, fast.names, handleBody(n.lookups.topics)),
+		at(p.GetAllTopicListFromNameserver, l.names, fast.names, handleBody(n.lookups.list(n.routes.Topics))),
 		at(p.GetTopicsByCluster, l.names, fast.names, handle(n.lookups.topicsByCluster)),
 		at(p.GetSystemTopicListFromNS, l.names, fast.names, handleBody(n.lookups.systemTopics)),
-		at(p.GetUnitTopicList, l.names, fast.names, handleBody(n.lookups.unitTopics)),
-		at(p.GetHasUnitSubTopicList, l.names, fast.names, handleBody(n.lookups.unitSubTopics)),
-		at(p.GetHasUnitSubUnunitTopicList, l.names, fast.names, handleBody(n.lookups.unitSubOnlyTopics)),
+		at(p.GetUnitTopicList, l.names, fast.names, handleBody(n.lookups.list(n.routes.UnitTopics))),
+		at(p.GetHasUnitSubTopicList, l.names, fast.names, handleBody(n.lookups.list(n.routes.UnitSubTopics))),
+		at(
+			p.GetHasUnitSubUnunitTopicList,
+			l.names,
+			fast.names,
+			handleBody(n.lookups.list(n.routes.UnitSubOnlyTopics)),
+		),
 		at(p.GetBrokerMemberGroup, l.names, fast.names, handle(n.lookups.members)),
 
 		at(p.RegisterBroker, l.names, fast.names, handle(n.changes.register)),

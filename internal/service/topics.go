@@ -3,8 +3,6 @@
 package service
 
 import (
-	"context"
-
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -35,12 +33,7 @@ func (s *topicRequests) update(c *call, h *protocol.CreateTopicRequestHeader) {
 	}, replyTo(c))
 }
 
-func (s *topicRequests) updateList(_ context.Context, c *remoting.Call) {
-	body, err := protocol.DecodeBody[protocol.CreateTopicListRequestBody](c.Body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
+func (s *topicRequests) updateList(c *call, body *protocol.CreateTopicListRequestBody) {
 	if len(body.TopicConfigList) == 0 {
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "topicConfigList is empty"})
 		return
