@@ -5,9 +5,9 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: check help fmt format vet lint generate-check proto test build dist image bench crash model fuzz clean
+.PHONY: check help fmt format vet lint vulncheck generate-check proto test build dist image bench crash model fuzz clean
 
-check: format vet lint generate-check test ## all that must hold before a commit
+check: format vet lint vulncheck generate-check test ## all that must hold before a commit
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -25,6 +25,9 @@ lint: ## golangci-lint
 	$(TOOL) golangci-lint run ./...
 	$(TOOL) buf lint
 	$(TOOL) buf breaking --against ".git#ref=$$(git rev-parse -q --verify HEAD~1 || echo HEAD)"
+
+vulncheck: ## no vulnerability of a module is reached; the database comes through the module proxy, see tools/vulncheck
+	@$(GO) run -C tools ./vulncheck -C "$(CURDIR)"
 
 generate-check: ## generated code is what the generators make today
 	$(GO) run -C tools ./protocolgen -check
