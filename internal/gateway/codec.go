@@ -116,6 +116,11 @@ func (d *door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 
 // servePlain serves what is plain JSON.
 func (d *door) servePlain(w http.ResponseWriter, r *http.Request) {
+	if d.cfg.Trace != nil {
+		if at := d.describedAt(r); at != nil {
+			r.Pattern = r.Method + " " + at.route
+		}
+	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
 		name := mediaType(r)
 		body, err := d.readBody(w, r)

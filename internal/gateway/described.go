@@ -15,6 +15,7 @@ import (
 
 // described is what /openapi.json says of a path: its methods, each with its query parameters.
 type described struct {
+	route   string
 	path    *regexp.Regexp
 	methods map[string][]string
 }
@@ -30,7 +31,7 @@ func describe() (all []described) {
 	parameter := regexp.MustCompile(`\\{[^}]*\\}`)
 	for path, methods := range page.Paths {
 		pattern := parameter.ReplaceAllLiteralString(regexp.QuoteMeta(path), "[^/]+")
-		one := described{regexp.MustCompile("^" + pattern + "$"), map[string][]string{}}
+		one := described{path, regexp.MustCompile("^" + pattern + "$"), map[string][]string{}}
 		for method, operation := range methods {
 			names := []string{}
 			for _, p := range operation.Parameters {

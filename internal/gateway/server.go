@@ -52,6 +52,8 @@ type Config struct {
 	Gate         remoting.Gate           // nil: everybody may
 	Ready        func() error            // nil, or why clients should not come
 	Metrics      http.Handler            // of GET /metrics; nil for none
+	// Trace makes spans of requests, whose routes it finds in their Pattern; nil for none.
+	Trace func(next http.Handler) http.Handler
 	// Backup writes the broker's data as a tar stream, without the files in have, a JSON array: see internal/backup.
 	Backup func(ctx context.Context, w io.Writer, have []byte) error
 	Logger *slog.Logger // nil discards
@@ -69,7 +71,7 @@ type door struct {
 	cfg       Config
 	log       *slog.Logger
 	registry  *remoting.Registry
-	routes    *http.ServeMux    // those that are not plain JSON; the others go to plain
+	routes    http.Handler      // those that are not plain JSON; the others go to plain
 	plain     *runtime.ServeMux // those of the generated code
 	described []described
 	stopping  chan struct{} // closed when the server begins to stop
@@ -101,7 +103,7 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		v1.RegisterClusterServiceHandlerClient(ctx, d.plain, cluster{d}),
 		v1.RegisterUserServiceHandlerClient(ctx, d.plain, users{d}),
 	)
-	d.routes = http.NewServeMux()
+	mux := http.NewServeMux()
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"POST /v1/topics/{topic}/messages":                        d.publish,
 		"POST /v1/topics/{topic}/messages:batch":                  d.publishBatch,
@@ -116,10 +118,13 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		},
 		"/": d.servePlain,
 	} {
-		d.routes.HandleFunc(pattern, handler)
+		mux.HandleFunc(pattern, handler)
 	}
 	if cfg.Metrics != nil {
-		d.routes.Handle("GET /metrics", cfg.Metrics)
+		mux.Handle("GET /metrics", cfg.Metrics)
+	}
+	if d.routes = mux; cfg.Trace != nil {
+		d.routes = cfg.Trace(mux)
 	}
 	return &Server{door: d, listener: remoting.NewConnListener("HTTP"), http: &http.Server{
 		Handler: d, ReadHeaderTimeout: headTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,

@@ -5,6 +5,9 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"strings"
+
+	"google.golang.org/grpc"
 
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -80,6 +83,9 @@ func (a *api) newCall(
 ) *remoting.Call {
 	call := remoting.NewCall(code, h, body, c.peer(), done)
 	call.Protocol = remoting.ProtocolGRPC
+	if method, ok := grpc.Method(ctx); ok {
+		call.Method = strings.TrimPrefix(method, "/")
+	}
 	call.Version = protocol.VersionCurrent
 	call.Language, call.User = c.language, c.user
 	call.Via = c.conn.via

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/message"
@@ -273,6 +274,22 @@ func (w *wire) metricsWorkload() {
 	// Something waits for its time and something for its decision.
 	w.send("other", 0, "DELAY\x0118\x02", "later")
 	w.send("other", 0, "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01U3\x02", "half")
+}
+
+// TestCallsOfGRPCAreNamedByTheirMethod: as the semantic conventions want, in spans and metrics.
+func TestCallsOfGRPCAreNamedByTheirMethod(t *testing.T) {
+	t.Parallel()
+	w := startWire(t, nil)
+	w.topic("orders", 1)
+	c := w.grpc("c1")
+	c.produce("orders")
+	c.send(v2.Code_OK, outgoing("orders", "hello", nil))
+	if page, want := w.scrape(), `rpc_method="apache.rocketmq.v2.MessagingService/SendMessage"`; !strings.Contains(
+		page,
+		want,
+	) {
+		t.Errorf("no %s", want)
+	}
 }
 
 // TestC191MetricsLabels: a label's value may contain colons, quotes and what else Prometheus escapes.

@@ -5,6 +5,7 @@ package service
 import (
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
 
 	"github.com/roquetmq/roquet/internal/gateway"
@@ -15,7 +16,12 @@ import (
 // newREST makes the HTTP door over the broker's registry. What a message may be, it asks the gRPC door.
 func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) {
 	groups := s.node.rules.groups
+	var trace func(next http.Handler) http.Handler
+	if s.tracing.Hook() != nil {
+		trace = s.tracing.Handler
+	}
 	return gateway.New(gateway.Config{
+		Trace:        trace,
 		Rules:        s.grpc,
 		IDs:          message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
 		BrokerName:   s.self.brokerName,

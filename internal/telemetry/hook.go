@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -47,19 +48,28 @@ func spanOf(ctx context.Context) trace.Span {
 }
 
 // Before starts the call's span if the sampler wants it. Nearly all calls have no parent; for them that is one
-// random number.
+// random number. A call of the HTTP door has a span below that of its request, or none.
 func (h *SpanHook) Before(ctx context.Context, c *remoting.Call) context.Context {
-	parent, mayHaveParent, kind := ctx, c.Protocol != remoting.ProtocolRemoting, trace.SpanKindServer
-	if c.Ext != nil {
-		if _, ok := c.Ext.Get(traceparentField); ok {
-			parent, mayHaveParent = h.propagator.Extract(ctx, extCarrier{c.Ext}), true
+	parent, kind, hasParent := ctx, trace.SpanKindServer, false
+	switch {
+	case c.Protocol == remoting.ProtocolREST:
+		if !trace.SpanFromContext(ctx).IsRecording() {
+			return ctx
+		}
+		kind = trace.SpanKindInternal
+	case c.Protocol == remoting.ProtocolGRPC:
+		if hasParent = metadata.ValueFromIncomingContext(ctx, traceparentField) != nil; hasParent {
+			parent = h.propagator.Extract(ctx, carrier(func(name string) string {
+				return strings.Join(metadata.ValueFromIncomingContext(ctx, name), ",")
+			}))
+		}
+	case c.Ext != nil:
+		if _, hasParent = c.Ext.Get(traceparentField); hasParent {
+			parent = h.propagator.Extract(ctx, carrier(c.Ext.Value))
 		}
 	}
-	if !h.sampler.wants(parent, mayHaveParent) {
+	if kind == trace.SpanKindServer && !h.sampler.wants(parent, hasParent) {
 		return ctx
-	}
-	if c.Protocol == remoting.ProtocolREST { // the HTTP door's span is the server span
-		kind = trace.SpanKindInternal
 	}
 	named, span := h.tracer.Start(parent, methodOf(c), trace.WithSpanKind(kind),
 		trace.WithTimestamp(c.Received), trace.WithAttributes(requestAttributes(c)...),
@@ -167,26 +177,19 @@ func serverFault(code protocol.ResponseCode) bool {
 	}
 }
 
-// extCarrier lets a propagator read ext fields.
-type extCarrier struct{ ext *protocol.Ext }
+// carrier lets a propagator read what came with a request.
+type carrier func(name string) string
 
-var _ propagation.TextMapCarrier = extCarrier{}
+var _ propagation.TextMapCarrier = carrier(nil)
 
-// Get returns a field's value. It is cloned: the fields are gone when the processor returns, baggage lives
-// longer.
-func (e extCarrier) Get(key string) string { return strings.Clone(e.ext.Value(key)) }
+// Get returns a value. It is cloned: the fields are gone when the processor returns, baggage lives longer.
+func (c carrier) Get(name string) string { return strings.Clone(c(name)) }
 
 // Set does nothing: the fields are what the client sent.
-func (extCarrier) Set(string, string) {}
+func (carrier) Set(string, string) {}
 
-// Keys returns the fields' names.
-func (e extCarrier) Keys() []string {
-	keys := make([]string, 0, e.ext.Len())
-	for key := range e.ext.All() {
-		keys = append(keys, strings.Clone(key))
-	}
-	return keys
-}
+// Keys returns nothing: no propagator of OTEL_PROPAGATORS that roquet is asked about needs them.
+func (carrier) Keys() []string { return nil }
 
 // network is the attributes that name the client.
 func network(attrs []attribute.KeyValue, peer remoting.Peer) []attribute.KeyValue {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -37,12 +40,13 @@ const (
 // world is a hook with its spans in memory.
 type world struct {
 	hook  *SpanHook
+	ctx   context.Context // of the door
 	spans *tracetest.InMemoryExporter
 }
 
 func newWorld(t testing.TB, s sampler) *world {
 	t.Helper()
-	w := &world{spans: tracetest.NewInMemoryExporter()}
+	w := &world{spans: tracetest.NewInMemoryExporter(), ctx: context.Background()}
 	provider := sdk.NewTracerProvider(
 		sdk.WithSyncer(w.spans),
 	)
@@ -106,7 +110,7 @@ func run(t *testing.T, w *world, c *remoting.Call, fields map[string]string, pro
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg.Dispatch(t.Context(), c)
+	reg.Dispatch(w.ctx, c)
 }
 
 func call(code protocol.Code, h protocol.Header, body []byte) *remoting.Call {
@@ -187,6 +191,18 @@ func TestC205ParentOfTheRequest(t *testing.T) {
 	)
 	if n := len(w.spans.GetSpans()); n != 0 {
 		t.Errorf("%d spans of calls whose parent is not sampled", n)
+	}
+	w.ctx = metadata.NewIncomingContext(t.Context(), metadata.Pairs(traceparentField, parent))
+	c := call(
+		protocol.SendMessage,
+		&protocol.SendMessageRequestHeader{Properties: "traceparent\x01" + other + "\x02"},
+		nil,
+	)
+	c.Protocol = remoting.ProtocolGRPC
+	run(t, w, c, nil, answer(remoting.Response{}))
+	span, _ = w.only(t)
+	if span.SpanContext.TraceID().String() != traceID || len(span.Links) != 1 {
+		t.Errorf("gRPC: trace %s, links %v", span.SpanContext.TraceID(), span.Links)
 	}
 }
 
@@ -311,8 +327,51 @@ func TestSpansOfTheOtherDoors(t *testing.T) {
 	c = call(protocol.SendMessageV2, &protocol.SendMessageRequestHeader{Topic: "orders"}, nil)
 	c.Protocol = remoting.ProtocolREST
 	run(t, w, c, nil, answer(remoting.Response{}))
+	if n := len(w.spans.GetSpans()); n != 0 {
+		t.Errorf("%d spans of a call whose HTTP request has none", n)
+	}
+	w.ctx, _ = w.hook.tracer.Start(t.Context(), "POST")
+	c = call(protocol.SendMessageV2, &protocol.SendMessageRequestHeader{Topic: "orders"}, nil)
+	c.Protocol = remoting.ProtocolREST
+	run(t, w, c, nil, answer(remoting.Response{}))
 	if span, attrs = w.only(t); span.SpanKind != trace.SpanKindInternal || attrs["rpc.system.name"] != "" {
 		t.Errorf("%s %v", span.SpanKind, attrs)
+	}
+}
+
+// TestSpanOfAnHTTPRequest: the span of a call is below that of its request, which is below the client's.
+func TestSpanOfAnHTTPRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sampled(0))
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(w.spans))
+	defer func() { _ = provider.Shutdown(context.Background()) }()
+	handler := (&Telemetry{hook: w.hook, provider: provider}).Handler(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			w.ctx, r.Pattern = r.Context(), "POST /v1/topics/{topic}/messages"
+			c := call(protocol.SendMessageV2, &protocol.SendMessageRequestHeader{Topic: "orders"}, nil)
+			c.Protocol = remoting.ProtocolREST
+			run(t, w, c, nil, answer(remoting.Response{}))
+		}))
+	for _, path := range []string{"/v1/topics/orders/messages", "/healthz", "/v1/groups/g/topics/t/messages:stream"} {
+		r := httptest.NewRequest(http.MethodPost, path, nil)
+		r.Header.Set(traceparentField, parent)
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	spans := w.spans.GetSpans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans", len(spans))
+	}
+	inner, outer := spans[0], spans[1]
+	if outer.Name != "POST /v1/topics/{topic}/messages" || outer.SpanKind != trace.SpanKindServer ||
+		outer.Parent.SpanID().String() != "b7ad6b7169203331" || inner.SpanKind != trace.SpanKindInternal ||
+		inner.Parent.SpanID() != outer.SpanContext.SpanID() {
+		t.Errorf(
+			"request %s of %s, call %s of %s",
+			outer.Name,
+			outer.Parent.SpanID(),
+			inner.Name,
+			inner.Parent.SpanID(),
+		)
 	}
 }
 

@@ -21,9 +21,9 @@ type sampler struct {
 	parents sdk.Sampler // asked about calls that have one
 }
 
-// wants reports whether a call that came with ctx gets a span. Without mayHaveParent ctx has no span.
-func (s *sampler) wants(ctx context.Context, mayHaveParent bool) bool {
-	if mayHaveParent {
+// wants reports whether a request that came with ctx gets a span. Without hasParent ctx has no parent.
+func (s *sampler) wants(ctx context.Context, hasParent bool) bool {
+	if hasParent {
 		if parent := trace.SpanContextFromContext(ctx); parent.IsValid() {
 			asked := sdk.SamplingParameters{ParentContext: ctx, TraceID: parent.TraceID()}
 			return s.parents.ShouldSample(asked).Decision != sdk.Drop

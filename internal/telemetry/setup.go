@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -13,12 +14,14 @@ import (
 	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/contrib/propagators/autoprop"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -132,6 +135,28 @@ func (t *Telemetry) Hook() remoting.Hook {
 		return nil
 	}
 	return t.hook
+}
+
+// Handler makes one span of each sampled request to the HTTP API, named by the route, which next leaves in the
+// request's Pattern; the spans of its calls are below it. A stream of messages has none: it may last for days. It needs a hook.
+func (t *Telemetry) Handler(next http.Handler) http.Handler {
+	return otelhttp.NewHandler(next, "", otelhttp.WithTracerProvider(t.provider),
+		otelhttp.WithPropagators(t.hook.propagator), otelhttp.WithFilter(t.wantsRequest),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
+			method, route, ok := strings.Cut(r.Pattern, " ")
+			if !ok {
+				return r.Method
+			}
+			oteltrace.SpanFromContext(r.Context()).SetAttributes(semconv.HTTPRoute(route))
+			return method + " " + route
+		}))
+}
+
+func (t *Telemetry) wantsRequest(r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasSuffix(r.URL.Path, ":stream") {
+		return false
+	}
+	return t.hook.sampler.wants(t.hook.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), true)
 }
 
 // Shutdown exports what is queued, for a second at most or until ctx is done, and ends the pipeline. An
