@@ -113,16 +113,9 @@ func (m *meters) readConsumers(rows *telemetry.Rows) {
 			broker.ConsumeActively: "pull", broker.ConsumePassively: "push", broker.ConsumePop: "pop",
 		}[group.Type]
 		for key, n := range countClients(map[[3]string]int64{}, clients.Members(name)) {
-			rows.Add([]string{name, key[0], key[1], mode, key[2], yes(broker.IsSystemGroup(name))}, n)
+			rows.Add([]string{name, key[0], key[1], mode, key[2], strconv.FormatBool(broker.IsSystemGroup(name))}, n)
 		}
 	})
-}
-
-func yes(b bool) string {
-	if b {
-		return "true"
-	}
-	return "false"
 }
 
 // Of commitlog.Stats.Syncs, classes of powers of two in µs, these are told apart.
@@ -144,7 +137,7 @@ func (m *meters) readStorage(rows *telemetry.Rows) {
 }
 
 func (m *meters) isSystem(topic, group string) string {
-	return yes(m.node.rules.topics.IsSystem(topic) || group != "" && broker.IsSystemGroup(group))
+	return strconv.FormatBool(m.node.rules.topics.IsSystem(topic) || group != "" && broker.IsSystemGroup(group))
 }
 
 func (m *meters) readIncoming(rows *telemetry.Rows) {

@@ -3,6 +3,9 @@
 package service
 
 import (
+	"cmp"
+	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -61,17 +64,14 @@ func (l *lagReader) read(rows *telemetry.Rows) {
 			return
 		}
 		sum := l.sum(group, cfg, queues)
-		system := yes(r.topics.IsSystem(topic) || broker.IsSystemGroup(group))
+		system := strconv.FormatBool(r.topics.IsSystem(topic) || broker.IsSystemGroup(group))
 		rows.Add([]string{group, topic, "false", system}, sum.behind, age(now, sum.oldest), sum.inflight,
 			age(now, sum.next), sum.ready)
 	})
 }
 
 func age(now time.Time, millis int64) int64 {
-	if millis == 0 {
-		return 0
-	}
-	return max(0, now.UnixMilli()-millis)
+	return max(0, now.UnixMilli()-cmp.Or(millis, math.MaxInt64))
 }
 
 // sum adds a group's queues of a topic up.

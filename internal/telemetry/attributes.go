@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -22,8 +23,9 @@ const (
 
 // requestAttributes returns what is known of a call before it is executed. Texts are cloned: a span that
 // waits for its export must not keep the chunk that the request was read into.
-func requestAttributes(c *remoting.Call) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, 12)
+func requestAttributes(c *remoting.Call, batch int) []attribute.KeyValue {
+	attrs := append(make([]attribute.KeyValue, 0, 16),
+		semconv.RPCMethod(methodOf(c)), semconv.MessagingSystemKey.String("rocketmq"))
 	switch c.Protocol {
 	case remoting.ProtocolREST:
 	case remoting.ProtocolGRPC:
@@ -31,14 +33,16 @@ func requestAttributes(c *remoting.Call) []attribute.KeyValue {
 	default:
 		attrs = append(attrs, semconv.RPCSystemNameKey.String(systemRemoting))
 	}
-	attrs = append(attrs, semconv.RPCMethod(methodOf(c)), semconv.MessagingSystemKey.String("rocketmq"))
 	if !c.Code.Known() {
 		attrs = append(attrs, semconv.RPCMethodOriginal(strconv.Itoa(int(c.Code))))
 	}
 	if c.OneWay {
 		attrs = append(attrs, oneWayKey.Bool(true))
 	}
-	attrs = network(attrs, c.Peer)
+	if addr := c.Peer.RemoteAddr(); addr.IsValid() {
+		attrs = append(attrs, semconv.NetworkPeerAddress(addr.Addr().String()),
+			semconv.NetworkPeerPort(int(addr.Port())))
+	}
 	s := subjectOf(c)
 	if s.topic != "" {
 		attrs = append(attrs, semconv.MessagingDestinationName(strings.Clone(s.topic)))
@@ -46,8 +50,8 @@ func requestAttributes(c *remoting.Call) []attribute.KeyValue {
 	if s.group != "" {
 		attrs = append(attrs, semconv.MessagingConsumerGroupName(strings.Clone(s.group)))
 	}
-	if n := batchCount(c); n > 0 {
-		attrs = append(attrs, semconv.MessagingBatchMessageCount(n))
+	if batch > 0 {
+		attrs = append(attrs, semconv.MessagingBatchMessageCount(batch))
 	}
 	return attrs
 }
@@ -60,28 +64,21 @@ type subject struct {
 }
 
 // subjectOf finds the subject in the typed header, which the gRPC and REST doors set, or in the fields of a
-// native call.
+// native call. Only sampled calls pay for the reflection.
 func subjectOf(c *remoting.Call) subject {
-	switch h := c.Header.(type) {
-	case *protocol.SendMessageRequestHeader:
-		return subject{topic: h.Topic, props: h.Properties}
-	case *protocol.PullMessageRequestHeader:
-		return subject{topic: h.Topic, group: h.ConsumerGroup}
-	case *protocol.PopMessageRequestHeader:
-		return subject{topic: h.Topic, group: h.ConsumerGroup}
-	case *protocol.AckMessageRequestHeader:
-		return subject{topic: h.Topic, group: h.ConsumerGroup}
-	case *protocol.ChangeInvisibleTimeRequestHeader:
-		return subject{topic: h.Topic, group: h.ConsumerGroup}
-	case *protocol.RenewReceiptRequestHeader:
-		return subject{topic: h.Topic, group: h.ConsumerGroup}
-	case *protocol.AckReceiptsRequestHeader:
-		return subject{topic: h.Topic, group: h.ConsumerGroup}
+	if h := reflect.Indirect(reflect.ValueOf(c.Header)); h.Kind() == reflect.Struct {
+		text := func(name string) string {
+			if f := h.FieldByName(name); f.Kind() == reflect.String {
+				return f.String()
+			}
+			return ""
+		}
+		return subject{text("Topic"), text("ConsumerGroup"), text("Properties")}
 	}
-	if c.Ext == nil {
+	switch {
+	case c.Ext == nil:
 		return subject{}
-	}
-	if isSend(c.Code) {
+	case isSend(c.Code):
 		return subject{topic: either(c.Ext, "b", "topic"), props: either(c.Ext, "i", "properties")}
 	}
 	return subject{topic: c.Ext.Value("topic"), group: either(c.Ext, "consumerGroup", "group")}
@@ -98,18 +95,12 @@ func isSend(code protocol.Code) bool {
 	return code == protocol.SendMessage || code == protocol.SendMessageV2 || code == protocol.SendBatchMessage
 }
 
-// isBatch reports whether the call's body is a list of messages.
+// isBatch reports whether the body of a call that sends is a list of messages.
 func isBatch(c *remoting.Call) bool {
-	if c.Code == protocol.SendBatchMessage {
+	if h, ok := c.Header.(*protocol.SendMessageRequestHeader); ok && h.Batch.Value {
 		return true
 	}
-	if !isSend(c.Code) {
-		return false
-	}
-	if h, ok := c.Header.(*protocol.SendMessageRequestHeader); ok {
-		return h.Batch.Value
-	}
-	return c.Ext != nil && either(c.Ext, "m", "batch") == "true"
+	return c.Code == protocol.SendBatchMessage || c.Ext != nil && either(c.Ext, "m", "batch") == "true"
 }
 
 // responseAttributes returns what the answer tells.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -71,9 +70,9 @@ func (h *SpanHook) Before(ctx context.Context, c *remoting.Call) context.Context
 	if kind == trace.SpanKindServer && !h.sampler.wants(parent, hasParent) {
 		return ctx
 	}
-	named, span := h.tracer.Start(parent, methodOf(c), trace.WithSpanKind(kind),
-		trace.WithTimestamp(c.Received), trace.WithAttributes(requestAttributes(c)...),
-		trace.WithLinks(sendLinks(c)...))
+	links, count := sent(c)
+	named, span := h.tracer.Start(parent, methodOf(c), trace.WithSpanKind(kind), trace.WithTimestamp(c.Received),
+		trace.WithAttributes(requestAttributes(c, count)...), trace.WithLinks(links...))
 	return context.WithValue(named, spanKey{}, span)
 }
 
@@ -116,37 +115,10 @@ func causeOf(err error) string {
 	}
 }
 
-// methodOf returns the span's name: the door's own name of the call, or Apache's name of its code. It does
-// not allocate for the codes that are used all the time.
+// methodOf returns the span's name: the door's own name of the call, or Apache's name of its code.
 func methodOf(c *remoting.Call) string {
 	if c.Method != "" {
 		return c.Method
-	}
-	switch c.Code {
-	case protocol.SendMessage:
-		return "RocketMQ/SEND_MESSAGE"
-	case protocol.SendMessageV2:
-		return "RocketMQ/SEND_MESSAGE_V2"
-	case protocol.SendBatchMessage:
-		return "RocketMQ/SEND_BATCH_MESSAGE"
-	case protocol.PullMessage:
-		return "RocketMQ/PULL_MESSAGE"
-	case protocol.LitePullMessage:
-		return "RocketMQ/LITE_PULL_MESSAGE"
-	case protocol.UpdateConsumerOffset:
-		return "RocketMQ/UPDATE_CONSUMER_OFFSET"
-	case protocol.QueryConsumerOffset:
-		return "RocketMQ/QUERY_CONSUMER_OFFSET"
-	case protocol.HeartBeat:
-		return "RocketMQ/HEART_BEAT"
-	case protocol.PopMessage:
-		return "RocketMQ/POP_MESSAGE"
-	case protocol.AckMessage:
-		return "RocketMQ/ACK_MESSAGE"
-	case protocol.BatchAckMessage:
-		return "RocketMQ/BATCH_ACK_MESSAGE"
-	case protocol.EndTransaction:
-		return "RocketMQ/END_TRANSACTION"
 	}
 	if !c.Code.Known() {
 		return unknownMethod
@@ -190,13 +162,3 @@ func (carrier) Set(string, string) {}
 
 // Keys returns nothing: no propagator of OTEL_PROPAGATORS that roquet is asked about needs them.
 func (carrier) Keys() []string { return nil }
-
-// network is the attributes that name the client.
-func network(attrs []attribute.KeyValue, peer remoting.Peer) []attribute.KeyValue {
-	addr := peer.RemoteAddr()
-	if !addr.IsValid() {
-		return attrs
-	}
-	return append(attrs, semconv.NetworkPeerAddress(addr.Addr().String()),
-		semconv.NetworkPeerPort(int(addr.Port())))
-}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,12 +171,15 @@ func (h *LatencyHook) readLatency(rows *Rows) {
 		if l.key.result <= callOneWay {
 			response = strings.ToLower(l.key.response.String())
 		}
-		held := "false"
-		if l.key.held {
-			held = "true"
-		}
-		door := strings.ToLower(l.key.door.String())
-		rows.Add([]string{door, request, response, held, l.key.result.String()}, l.values(&rows.table.Metrics[0])...)
+		rows.Add([]string{
+			strings.ToLower(
+				l.key.door.String(),
+			),
+			request,
+			response,
+			strconv.FormatBool(l.key.held),
+			l.key.result.String(),
+		}, l.values(&rows.table.Metrics[0])...)
 	})
 }
 

@@ -5,7 +5,6 @@ package telemetry
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -17,9 +16,6 @@ import (
 
 // maxLinks bounds the links of one span: the SDK's own default limit.
 const maxLinks = 128
-
-// errEnough ends a walk over a batch.
-var errEnough = errors.New("enough links")
 
 // linkOf returns a link to the context that a message was created in, if it carries one: the property
 // traceparent of the OpenTelemetry agents, else TRACE_CONTEXT of the 5.x clients where that is W3C.
@@ -37,43 +33,25 @@ func linkOf(props string) (trace.Link, bool) {
 	return trace.Link{SpanContext: sc}, sc.IsValid()
 }
 
-// sendLinks returns the links of the messages that a call sends: one each, those of a batch from their own
-// properties.
-func sendLinks(c *remoting.Call) []trace.Link {
-	if !isSend(c.Code) {
-		return nil
-	}
-	var links []trace.Link
-	if !isBatch(c) {
-		if link, ok := linkOf(subjectOf(c).props); ok {
+// sent returns the links of the messages that a call sends, one each, those of a batch from their own properties,
+// and how many messages a batch has, 0 when the call sends none or one.
+func sent(c *remoting.Call) (links []trace.Link, count int) {
+	add := func(_ int32, _ []byte, props string) error {
+		if link, ok := linkOf(props); ok && len(links) < maxLinks {
 			links = append(links, link)
 		}
-		return links
-	}
-	// A batch that cannot be read is refused by whoever stores it; here it just has fewer links.
-	_ = message.DecodeBatch(c.Body, func(_ int32, _ []byte, props string) error {
-		if link, ok := linkOf(props); ok {
-			links = append(links, link)
-		}
-		if len(links) == maxLinks {
-			return errEnough
-		}
-		return nil
-	})
-	return links
-}
-
-// batchCount returns how many messages a batch has, 0 when the call sends none or one.
-func batchCount(c *remoting.Call) int {
-	if !isBatch(c) {
-		return 0
-	}
-	count := 0
-	_ = message.DecodeBatch(c.Body, func(int32, []byte, string) error { // see sendLinks
 		count++
 		return nil
-	})
-	return count
+	}
+	switch {
+	case !isSend(c.Code):
+	case isBatch(c): // one that cannot be read is refused by whoever stores it; here it just has fewer links
+		_ = message.DecodeBatch(c.Body, add)
+	default:
+		_ = add(0, nil, subjectOf(c).props)
+		count = 0
+	}
+	return links, count
 }
 
 // receiveLinks returns the links of the messages that an answer delivers.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -58,12 +57,7 @@ type Metrics struct {
 // SetupMetrics makes the ways out that options and environment ask for: a page for Prometheus, OTLP, the log.
 // It does not wait for a collector. Nothing is read before Start.
 func SetupMetrics(ctx context.Context, opts MetricOptions) (*Metrics, error) {
-	if opts.Getenv == nil {
-		opts.Getenv = os.Getenv
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.complete()
 	exporter, err := metricExporter(ctx, &opts)
 	if err != nil {
 		return nil, fmt.Errorf("metrics exporter: %w", err)

@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -42,6 +43,15 @@ type Options struct {
 	Getenv func(string) string
 }
 
+func (o *Options) complete() {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
 // Telemetry is what Setup made. It is safe for concurrent use.
 type Telemetry struct {
 	hook     *SpanHook
@@ -54,12 +64,7 @@ type Telemetry struct {
 // that does not exist; a sampler that does not exist is replaced by the default with a warning, as the
 // specification wants.
 func Setup(ctx context.Context, opts Options) (*Telemetry, error) {
-	if opts.Getenv == nil {
-		opts.Getenv = os.Getenv
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.complete()
 	if !wanted(opts.Getenv) {
 		return &Telemetry{}, nil
 	}
@@ -76,17 +81,8 @@ func Setup(ctx context.Context, opts Options) (*Telemetry, error) {
 
 // wanted reports whether the environment asks for spans.
 func wanted(getenv func(string) string) bool {
-	if disabled(getenv) {
-		return false
-	}
-	for _, name := range []string{
-		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-	} {
-		if getenv(name) != "" {
-			return true
-		}
-	}
-	return false
+	return !disabled(getenv) && cmp.Or(getenv("OTEL_TRACES_EXPORTER"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"),
+		getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")) != ""
 }
 
 // disabled reports whether the environment switches OpenTelemetry off. The Go SDK does not look.
