@@ -134,7 +134,8 @@ func (t *Telemetry) Hook() remoting.Hook {
 }
 
 // Handler makes one span of each sampled request to the HTTP API, named by the route, which next leaves in the
-// request's Pattern; the spans of its calls are below it. A stream of messages has none: it may last for days. It needs a hook.
+// request's Pattern; the spans of its calls are below it. A stream of messages has none: it may last for days.
+// It is for a Telemetry that has a hook.
 func (t *Telemetry) Handler(next http.Handler) http.Handler {
 	return otelhttp.NewHandler(next, "", otelhttp.WithTracerProvider(t.provider),
 		otelhttp.WithPropagators(t.hook.propagator), otelhttp.WithFilter(t.wantsRequest),
@@ -152,7 +153,8 @@ func (t *Telemetry) wantsRequest(r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasSuffix(r.URL.Path, ":stream") {
 		return false
 	}
-	return t.hook.sampler.wants(t.hook.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), true)
+	ctx := t.hook.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	return t.hook.sampler.wants(ctx, true)
 }
 
 // Shutdown exports what is queued, for a second at most or until ctx is done, and ends the pipeline. An
