@@ -16,13 +16,6 @@ import (
 // deadPrefix begins the names of dead letter topics.
 const deadPrefix = "%DLQ%"
 
-// dlqCommands are those that are more than one call.
-func dlqCommands(r *remote) []*cobra.Command {
-	return []*cobra.Command{
-		r.verb("list", "List groups that have dead letters", cobra.NoArgs, listDead), redriveCommand(r),
-	}
-}
-
 // deadLetters is how many dead letters a group has.
 type deadLetters struct {
 	Group    string `json:"group"`

@@ -163,14 +163,11 @@ func (d *doctor) checkAddresses() {
 	if d.addr != "" {
 		d.checkListener("broker", d.addr)
 	}
-	for _, port := range []struct {
-		name string
-		base int
-	}{{"fast broker", l.FastPort}, {"gRPC", l.GRPCPort}, {"name server", l.NamesrvPort}, {"HTTP", l.HTTPPort}} {
-		if port.base == 0 || port.name == "name server" && !d.cfg.HasRole(config.RoleNameServer) {
-			continue
+	names := []string{"fast broker", "gRPC", "HTTP", "name server"}
+	for i, port := range []int{l.FastPort, l.GRPCPort, l.HTTPPort, l.NamesrvPort} {
+		if port != 0 && (i < 3 || d.cfg.HasRole(config.RoleNameServer)) {
+			d.checkListener(names[i], net.JoinHostPort(host, strconv.Itoa(l.Port(port))))
 		}
-		d.checkListener(port.name, net.JoinHostPort(host, strconv.Itoa(l.Port(port.base))))
 	}
 	for _, extra := range l.Extra {
 		_, told, _ := strings.Cut(extra, "=")

@@ -30,28 +30,19 @@ type rpc struct {
 	table      string   // a list of the answer, and its fields that are shown; "": the fields of the answer
 }
 
-// newMessage makes a message of a type.
-func newMessage(d protoreflect.MessageDescriptor) (protoreflect.Message, error) {
-	typ, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		return nil, err
-	}
-	return typ.New(), nil
-}
-
 // messages makes the request and the answer of a method.
 func messages(method string) (in, out protoreflect.Message, err error) {
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("roquet.v1." + method))
-	if err != nil {
+	d, ok := found.(protoreflect.MethodDescriptor)
+	if !ok {
 		return nil, nil, fmt.Errorf("%s: %w", method, err)
 	}
-	d, _ := found.(protoreflect.MethodDescriptor) // nil would be a bug, which the first test shows
-	in, err = newMessage(d.Input())
-	if err != nil {
+	input, err := protoregistry.GlobalTypes.FindMessageByName(d.Input().FullName())
+	output, fault := protoregistry.GlobalTypes.FindMessageByName(d.Output().FullName())
+	if err = errors.Join(err, fault); err != nil {
 		return nil, nil, err
 	}
-	out, err = newMessage(d.Output())
-	return in, out, err
+	return input.New(), output.New(), nil
 }
 
 // command makes the command. Method names and fields that do not exist are bugs, and panic.
