@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -21,6 +22,7 @@ const (
 	codeSend           = 310
 	codeSendBatch      = 320
 
+	systemBusy      = 2
 	pullNotFound    = 19
 	pullRetry       = 20
 	prepared        = "4"
@@ -44,6 +46,22 @@ var kindRows = []doorRow{
 	{row: row{name: "kind sql92 pull 1 %", goalShare: shareOfPeer}, peer: true, measure: filtered},
 }
 
+// errBusy is a refusal of a broker that has too much to do: counted, and asked again.
+var errBusy = errors.New("busy")
+
+// mustBe turns an answer into an error unless it has the code 0.
+func mustBe(what string, r nativeReply, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	case r.Code == systemBusy:
+		return errBusy
+	case r.Code != 0:
+		return fmt.Errorf("%s: %d %s", what, r.Code, r.Remark)
+	}
+	return nil
+}
+
 // callers runs work on connections that some share, until the time is up; work does one message and tells how many it was.
 func callers(ctx context.Context, addr string, secs float64, work func(context.Context, *native, int64) (int, error)) (tally, error) {
 	var number atomic.Int64
@@ -60,6 +78,10 @@ func callers(ctx context.Context, addr string, secs float64, work func(context.C
 		for time.Now().Before(end) {
 			began := time.Now()
 			n, err := work(ctx, conns[i%nativeConns], number.Add(1))
+			if errors.Is(err, errBusy) {
+				t.failed++
+				continue
+			}
 			if err != nil {
 				return t, err
 			}
@@ -90,8 +112,8 @@ func transactions(ctx context.Context, d *doorRun) (map[string]float64, error) {
 			id := fmt.Sprintf("%032X", i)
 			properties := "TRAN_MSG\x01true\x02PGROUP\x01" + nativeGroup + "\x02UNIQ_KEY\x01" + id
 			half, err := n.call(ctx, codeSend, sendExt("kind-tx", int(i%nativeQueues), prepared, properties, false), body)
-			if err != nil || half.Code != 0 {
-				return 0, fmt.Errorf("half message: %d %s %w", half.Code, half.Remark, err)
+			if err := mustBe("half message", half, err); err != nil {
+				return 0, err
 			}
 			offsetID, err := hex.DecodeString(half.Ext["msgId"])
 			if err != nil || len(offsetID) < 16 {
@@ -102,10 +124,7 @@ func transactions(ctx context.Context, d *doorRun) (map[string]float64, error) {
 				"commitLogOffset":  fmt.Sprint(binary.BigEndian.Uint64(offsetID[len(offsetID)-8:])),
 				"commitOrRollback": commitDecision, "fromTransactionCheck": "false", "transactionId": id, "topic": "kind-tx",
 			}, nil)
-			if err != nil || end.Code != 0 {
-				return 0, fmt.Errorf("commit: %d %s %w", end.Code, end.Remark, err)
-			}
-			return 1, nil
+			return 1, mustBe("commit", end, err)
 		})
 	})
 }
@@ -121,16 +140,13 @@ func timers(ctx context.Context, d *doorRun) (map[string]float64, error) {
 	return d.warmed(ctx, func(ctx context.Context, secs float64) (tally, error) {
 		topic := fmt.Sprintf("kind-timer-%d", time.Now().UnixMilli())
 		first, err := n.call(ctx, codeSend, sendExt(topic, 0, "0", "", false), body) // makes the topic
-		if err != nil || first.Code != 0 {
-			return tally{}, fmt.Errorf("make topic: %d %s %w", first.Code, first.Remark, err)
+		if err := mustBe("make topic", first, err); err != nil {
+			return tally{}, err
 		}
 		t, err := callers(ctx, d.b.addr, secs, func(ctx context.Context, n *native, i int64) (int, error) {
 			properties := fmt.Sprintf("TIMER_DELAY_MS\x01%d\x02UNIQ_KEY\x01%032X", 2000+i%4*1000, i)
 			r, err := n.call(ctx, codeSend, sendExt(topic, int(i%nativeQueues), "0", properties, false), body)
-			if err != nil || r.Code != 0 {
-				return 0, fmt.Errorf("timer: %d %s %w", r.Code, r.Remark, err)
-			}
-			return 1, nil
+			return 1, mustBe("timer", r, err)
 		})
 		if err != nil {
 			return t, err
@@ -175,10 +191,7 @@ func filtered(ctx context.Context, d *doorRun) (map[string]float64, error) {
 				return 1, nil
 			}
 			r, err := n.call(ctx, codeSendBatch, sendExt(topic, int(i%nativeQueues), "0", "", true), colouredBatch(i))
-			if err != nil || r.Code != 0 {
-				return 0, fmt.Errorf("batch: %d %s %w", r.Code, r.Remark, err)
-			}
-			return batchMessages, nil
+			return batchMessages, mustBe("batch", r, err)
 		}); err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// disk is the use of a volume, in bytes.
+// disk is the use of a volume, in bytes: what is there for this process, as df tells it.
 type disk struct{ total, free uint64 }
 
 // diskUse is zero when the volume cannot be asked.
@@ -17,7 +17,7 @@ func diskUse(dir string) disk {
 		return disk{}
 	}
 	size := uint64(st.Bsize) // its type differs between systems
-	return disk{total: st.Blocks * size, free: st.Bavail * size}
+	return disk{total: (st.Blocks - st.Bfree + st.Bavail) * size, free: st.Bavail * size}
 }
 
 func (d disk) ratio() string {
