@@ -22,8 +22,13 @@ fail() {
 compose() { docker-compose -f self-contained.yml "$@"; }
 
 if ! command -v dockerd >/dev/null || ! command -v docker-compose >/dev/null; then
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io docker-compose >/dev/null
+	export DEBIAN_FRONTEND=noninteractive
+	patient="-qq -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3"
+	# shellcheck disable=SC2086 # a list of words
+	if ! { apt-get $patient update && apt-get $patient install -y --no-install-recommends docker.io docker-compose; } >/dev/null; then
+		say "SKIP: no Docker daemon can start here: docker.io and docker-compose cannot be installed"
+		exit 0
+	fi
 fi
 
 work=$(mktemp -d /tmp/roquet-docker.XXXXXX)
