@@ -41,6 +41,9 @@ func newNetns(t *testing.T) *netns {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a network namespace is made")
 	}
+	if _, err := exec.LookPath("iptables"); err != nil {
+		t.Skip("needs iptables, which drops packets without a word")
+	}
 	n := &netns{t: t, name: fmt.Sprintf("rq%d", os.Getpid()), host: "10.217.53.1"}
 	if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", n.name).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace can be made here: %v: %s", err, out)
