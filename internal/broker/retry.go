@@ -103,8 +103,8 @@ type SendBackRequest struct {
 	// MaxReconsumeTimes bounds the attempts; negative is GroupMaxReconsumeTimes.
 	MaxReconsumeTimes int32
 	UnitMode          bool
-	// OriginTopic is what the message has to be of, if it is not of the group's retries; "" for any.
-	OriginTopic string
+	// May tells, with an error, that who sends back may not have a message of the topic; nil: they may.
+	May func(topic string) error
 	// Done is called exactly once, as SendRequest.Done is.
 	Done func(req *SendBackRequest, err error)
 
@@ -168,8 +168,10 @@ func (s *Sender) copyBack(req *SendBackRequest, group *GroupConfig, retry *Topic
 	if err != nil {
 		return &LookupError{Offset: req.Offset, Cause: err}
 	}
-	if t := req.OriginTopic; t != "" && m.Topic != t && m.Topic != retry.Name {
-		return &LookupError{Offset: req.Offset, Cause: fmt.Errorf("there is no message of topic %s", t)}
+	if req.May != nil {
+		if err := req.May(m.Topic); err != nil {
+			return err
+		}
 	}
 	limit, level := group.RetryMaxTimes, int(req.DelayLevel)
 	if req.MaxReconsumeTimes >= 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -164,6 +165,17 @@ func (a *access) check(book *auth.Book, c *remoting.Call) error {
 		return err
 	}
 	return a.mayCall(book, c, from)
+}
+
+// mayOn is access.mayOn, for those who find out the topic of a request from what lies at a position in the log.
+type mayOn func(c *remoting.Call, any auth.Actions) func(topic string) error
+
+// record asks for the topic of a record.
+func (m mayOn) record(c *remoting.Call, any auth.Actions, rec message.Record) error {
+	if may := m(c, any); may != nil {
+		return may(string(rec.Topic()))
+	}
+	return nil
 }
 
 // mayOn is what asks whether the caller may do any of the actions with a topic that the call does not name, or names

@@ -3,8 +3,6 @@
 package service
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -261,46 +259,6 @@ acls:
 	ack := &protocol.AckMessageRequestHeader{ConsumerGroup: "g", Topic: "%RETRY%g_t"}
 	if answer := w.as(fit, protocol.AckMessage, ack, nil); strings.Contains(answer.Remark, "has no permission") {
 		t.Errorf("ack: %s", answer.Remark)
-	}
-}
-
-// A position in the log is no way around the rights to a topic: who names a topic gets messages of that topic only.
-func TestPositionsAreOfTheTopicThatIsNamed(t *testing.T) {
-	t.Parallel()
-	const own = `
-users:
-  - {username: root, password: root-secret, userType: Super}
-  - {username: fit, password: fit-secret}
-acls:
-  - subject: User:fit
-    policies:
-      - entries: [{resource: "Group:g", actions: [Sub], decision: Allow}, {resource: "Topic:own", actions: [Pub, Sub], decision: Allow}]
-`
-	w := startWire(t, guarded(t, own))
-	for _, c := range []struct {
-		topic string
-		view  protocol.ResponseCode
-		back  protocol.ResponseCode
-	}{
-		{"own", protocol.Success, protocol.Success},
-		{"foreign", protocol.SystemError, protocol.SystemError},
-	} {
-		stored := w.answerTo(protocol.Success, root, protocol.SendMessageV2, sendHeader(c.topic, 0, ""), []byte("x"))
-		var sent protocol.SendMessageResponseHeader
-		if err := sent.DecodeExt(&stored.Ext); err != nil {
-			t.Fatal(err)
-		}
-		id, err := hex.DecodeString(sent.MsgID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := int64(binary.BigEndian.Uint64(id[len(id)-8:]))
-		view := &protocol.ViewMessageRequestHeader{Topic: "own", Offset: at}
-		w.wantCode(c.view, fit, protocol.ViewMessageByID, view, nil)
-		back := &protocol.ConsumerSendMsgBackRequestHeader{Group: "g", Offset: at, DelayLevel: 1, OriginTopic: "own"}
-		w.wantCode(c.back, fit, protocol.ConsumerSendMsgBack, back, nil)
-		back.OriginTopic = ""
-		w.wantCode(protocol.SystemError, fit, protocol.ConsumerSendMsgBack, back, nil)
 	}
 }
 

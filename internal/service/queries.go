@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/message"
@@ -23,6 +24,7 @@ type queryRequests struct {
 	filters *filter.Cache
 	options *live
 	queries *broker.Queries
+	mayOn   mayOn
 }
 
 const (
@@ -61,11 +63,13 @@ func (s *queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (a
 
 func (s *queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (answer, error) {
 	rec, err := s.store.Record(message.LogOffset(h.Offset))
-	foreign := err == nil && c.User != "" && h.Topic != string(rec.Topic()) // their rights to h.Topic were looked at
-	if errors.Is(err, store.ErrNotFound) || foreign {
+	if errors.Is(err, store.ErrNotFound) {
 		return remoting.Response{}, &protocol.Error{
 			Code: protocol.SystemError, Remark: fmt.Sprintf("can not find message by the offset, %d", h.Offset),
 		}
+	}
+	if err == nil {
+		err = s.mayOn.record(c, auth.Sub|auth.Get, rec)
 	}
 	if err != nil {
 		return remoting.Response{}, err

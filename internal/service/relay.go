@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -21,6 +22,7 @@ type relayRequests struct {
 	clients *broker.Clients
 	store   *store.Store
 	self    *identity
+	mayOn   mayOn
 }
 
 // relayTimeout is how long a client may take. Source: AdminBrokerProcessor.java.
@@ -44,6 +46,9 @@ func (s *relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirec
 		return
 	}
 	rec, err := s.store.Record(at)
+	if err == nil {
+		err = s.mayOn.record(c, auth.Sub, rec)
+	}
 	if err != nil {
 		c.Fail(err)
 		return

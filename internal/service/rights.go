@@ -47,8 +47,9 @@ func rightsOf() map[p.Code]right {
 		{right{topic: sub, group: sub, optional: true}, []p.Code{p.HeartBeat, p.UnregisterClient}}, // producers'
 		{right{topic: sub | get, group: sub | get}, []p.Code{
 			p.QueryConsumerOffset, p.GetConsumerListByGroup, p.GetMaxOffset, p.GetMinOffset, p.SearchOffsetByTimestamp,
-			p.GetEarliestMsgStoreTime, p.QueryMessage, p.ViewMessageByID, p.PollingInfo, p.GetSubscriptionGroupConfig,
+			p.GetEarliestMsgStoreTime, p.QueryMessage, p.PollingInfo, p.GetSubscriptionGroupConfig,
 		}},
+		{right{topic: sub | get, optional: true}, []p.Code{p.ViewMessageByID}}, // then the message does
 		{right{topic: sub | auth.Update, group: sub | auth.Update}, []p.Code{p.UpdateConsumerOffset}},
 		{right{topic: auth.Pub | sub | get}, []p.Code{p.GetRouteInfoByTopic, p.GetTopicConfig}},
 		{right{topic: get, group: get}, []p.Code{

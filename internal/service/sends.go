@@ -3,8 +3,7 @@
 package service
 
 import (
-	"cmp"
-
+	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -18,6 +17,7 @@ type sendRequests struct {
 	sender  *broker.Sender
 	region  string
 	traceOn bool
+	mayOn   mayOn
 }
 
 // sendCall is a send under way: one allocation holds all that it needs until the answer.
@@ -80,15 +80,11 @@ func sendDone(req *broker.SendRequest, err error) {
 }
 
 func (s *sendRequests) sendBack(c *call, h *protocol.ConsumerSendMsgBackRequestHeader) {
-	req := &broker.SendBackRequest{
+	s.sender.SendBack(&broker.SendBackRequest{
 		Group: h.Group, Offset: message.LogOffset(h.Offset), DelayLevel: h.DelayLevel,
-		MaxReconsumeTimes: maxReconsume(c.Version, h), UnitMode: h.UnitMode,
+		MaxReconsumeTimes: maxReconsume(c.Version, h), UnitMode: h.UnitMode, May: s.mayOn(c, auth.Sub),
 		Done: func(_ *broker.SendBackRequest, err error) { replyTo(c)(err) },
-	}
-	if c.User != "" { // whose rights were looked at for the topics that the request names
-		req.OriginTopic = cmp.Or(h.OriginTopic, broker.RetryTopic(h.Group))
-	}
-	s.sender.SendBack(req)
+	})
 }
 
 // version349 is the ordinal of the first release whose consumers name their own maximum of attempts.

@@ -111,7 +111,8 @@ func (s *Service) secure() (err error) {
 	}
 	if s.access, err = newAccess(s.cfg, s.node.store, s.log); err == nil {
 		s.node.users = &userRequests{table: s.access.table}
-		s.node.transactions.mayOn = s.access.mayOn
+		may := s.access.mayOn
+		s.node.transactions.mayOn, s.node.sends.mayOn, s.node.queries.mayOn, s.node.relays.mayOn = may, may, may, may
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // Source: EndTransactionProcessor.java, AdminBrokerProcessor.java resumeCheckHalfMessage.
 type transactionRequests struct {
 	transactions *broker.Transactions
-	mayOn        func(c *remoting.Call, any auth.Actions) func(topic string) error
+	mayOn        mayOn
 }
 
 func (s *transactionRequests) end(c *call, h *protocol.EndTransactionRequestHeader) {
