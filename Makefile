@@ -31,6 +31,7 @@ vulncheck: ## no vulnerability of a module is reached; the database comes throug
 
 generate-check: ## generated code is what the generators make today
 	$(GO) run -C tools ./protocolgen -check
+	$(GO) run -C tools ./settingsgen -check
 	@dir=$$(mktemp -d) && $(MAKE) -s proto PROTO_OUT="$$dir" && for f in $$(cd "$$dir" && find . -type f); do \
 		cmp -s "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto makes: make proto"; exit 1; }; \
 	done; rm -rf "$$dir"
@@ -42,7 +43,7 @@ proto: ## api/proto → messages, gRPC, REST gateway, /openapi.json; needs no ne
 
 test: ## all tests with the race detector, house rules (internal/lint) included; then 200 kills under load
 	ROQUET_SLOW_TESTS=1 $(GO) test -race -timeout 20m ./...
-	$(GO) test -C tools ./protocolgen
+	$(GO) test -C tools ./protocolgen ./settingsgen
 	cd e2e && $(GO) test -timeout 20m -count=1 ./...
 
 build: ## bin/roquet, static

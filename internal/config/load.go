@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,27 +53,36 @@ func Load(file string, environ []string, flags map[string]string) (*Loaded, erro
 }
 
 func (l *Loaded) apply(values map[string]string, origin string) error {
-	settings := l.byKey()
+	ignored, err := l.take(values, origin+": ", func(s *Setting, text string) error {
+		l.Origin[s.Key] = origin
+		return s.Set(text)
+	})
+	l.Ignored = append(l.Ignored, ignored...)
+	return err
+}
+
+// take gives the values to set, each with its setting, and returns the keys of the original that mean nothing here.
+// What set refuses and what nobody knows are faults, which begin with prefix.
+func (c *Config) take(
+	values map[string]string, prefix string, set func(s *Setting, text string) error,
+) (ignored []string, err error) {
+	settings := c.byKey()
 	var faults []error
-	for _, key := range sortedKeys(values) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		setting, known := settings[key]
 		switch {
 		case known:
-			if err := setting.Set(values[key]); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", origin, err))
-				continue
+			if err := set(setting, values[key]); err != nil {
+				faults = append(faults, fmt.Errorf("%s%w", prefix, err))
 			}
-			l.Origin[key] = origin
 		case isOriginalKey(key):
-			l.Ignored = append(l.Ignored, key)
+			ignored = append(ignored, key)
 		default:
-			faults = append(
-				faults,
-				fmt.Errorf("%s: unknown key %q; the nearest known key is %q", origin, key, nearest(key)),
-			)
+			faults = append(faults, fmt.Errorf("%sunknown key %q; the nearest known key is %q", prefix, key,
+				nearestOf(key, maps.Keys(settings))))
 		}
 	}
-	return errors.Join(faults...)
+	return ignored, errors.Join(faults...)
 }
 
 // clientVariables are the environment of the commands that talk to a server; they say nothing to the server itself.
@@ -96,7 +107,7 @@ func (l *Loaded) applyEnvironment(environ []string) error {
 		key, known := names[name]
 		if !known {
 			faults = append(faults, fmt.Errorf("environment: unknown variable %s; the nearest known one is %s",
-				name, nearestOf(name, sortedKeys(names))))
+				name, nearestOf(name, maps.Keys(names))))
 			continue
 		}
 		faults = append(faults, l.apply(map[string]string{key: value}, "environment "+name))
@@ -182,23 +193,13 @@ func (l *Loaded) Print(w io.Writer) error {
 // without effect are accepted.
 func (c *Config) Update(values map[string]string) (*Config, error) {
 	next := *c
-	settings := next.byKey()
-	var faults []error
-	for _, key := range sortedKeys(values) {
-		setting, known := settings[key]
-		switch {
-		case known && setting.Text() == strings.TrimSpace(values[key]):
-		case known && setting.Dynamic:
-			faults = append(faults, setting.Set(values[key]))
-		case known:
-			faults = append(
-				faults, fmt.Errorf("%s cannot be changed at run time: set it in the file and restart", key),
-			)
-		case !isOriginalKey(key):
-			faults = append(faults, fmt.Errorf("unknown key %q; the nearest known key is %q", key, nearest(key)))
+	_, err := next.take(values, "", func(s *Setting, text string) error {
+		if !s.Dynamic && s.Text() != strings.TrimSpace(text) {
+			return fmt.Errorf("%s cannot be changed at run time: set it in the file and restart", s.Key)
 		}
-	}
-	if err := errors.Join(faults...); err != nil {
+		return s.Set(text)
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &next, next.Validate()
@@ -217,20 +218,9 @@ func isOriginalKey(key string) bool {
 	return key != "" && strings.Contains("\n"+originalKeys, "\n"+key+"\n")
 }
 
-func nearest(key string) string { return nearestOf(key, sortedKeys(New().byKey())) }
-
-func nearestOf(word string, words []string) string {
-	return slices.MinFunc(words, func(a, b string) int {
+func nearestOf(word string, words iter.Seq[string]) string {
+	return slices.MinFunc(slices.Sorted(words), func(a, b string) int {
 		return levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(a)) -
 			levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(b))
 	})
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
