@@ -21,16 +21,36 @@ import (
 // Errors: ErrNotFound (dropped, not durable yet, or no record begins there), *CorruptError, ErrClosed, or the
 // disk's.
 func (l *Log) Read(pos message.LogOffset, size int) ([]byte, error) {
+	r := Reader{Log: l}
+	return r.Read(pos, size)
+}
+
+// Reader reads records that may lie close to each other: it keeps the part of the log where the last one was. It
+// is for one goroutine, and for one walk: what it keeps stays in memory as long as it does.
+type Reader struct {
+	Log  *Log
+	part block
+}
+
+// Read is like Log.Read.
+func (r *Reader) Read(pos message.LogOffset, size int) ([]byte, error) {
+	l := r.Log
 	if l.closed.Load() {
 		return nil, ErrClosed
 	}
 	if pos < message.LogOffset(l.first.Load()) || pos >= message.LogOffset(l.end.Load()) {
 		return nil, ErrNotFound
 	}
-	if c, ok := l.ring.find(pos); ok {
-		return pick(c.base, c.buf, pos, size)
+	if !r.part.holds(pos) {
+		if c, ok := l.ring.find(pos); ok {
+			r.part = block{base: c.base, data: c.buf}
+		} else if b, err := l.oldBlock(pos); err == nil {
+			r.part = *b
+		} else {
+			return nil, notFoundIfGone(err)
+		}
 	}
-	return l.readOld(pos, size)
+	return r.part.read(pos, size)
 }
 
 // pick returns the record at pos out of whole entries that begin at base.
@@ -98,6 +118,10 @@ type blockFault struct {
 	err      *CorruptError
 }
 
+func (b *block) holds(pos message.LogOffset) bool {
+	return pos >= b.base && pos < b.base+message.LogOffset(len(b.data))
+}
+
 func (b *block) read(pos message.LogOffset, size int) ([]byte, error) {
 	for _, f := range b.faults {
 		if pos >= f.from && pos < f.to {
@@ -124,15 +148,15 @@ func (b *block) readAmong(pos message.LogOffset) ([]byte, error) {
 	return pick(from, b.data[from-b.base:to-b.base], pos, 0)
 }
 
-// readOld reads from the block of a segment file that holds pos.
-func (l *Log) readOld(pos message.LogOffset, size int) ([]byte, error) {
+// oldBlock returns the block of a segment file that holds pos.
+func (l *Log) oldBlock(pos message.LogOffset) (*block, error) {
 	seg, sealed, ok := l.segs.find(pos)
 	if !ok {
 		return nil, ErrNotFound
 	}
 	if seg.starts == nil {
 		if err := l.learnBlocks(&seg); err != nil {
-			return nil, notFoundIfGone(err)
+			return nil, err
 		}
 	}
 	off := uint32(pos - seg.First)
@@ -141,23 +165,14 @@ func (l *Log) readOld(pos message.LogOffset, size int) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	from, to := int64(seg.starts[i]), seg.Bytes()
-	whole := sealed
 	if i+1 < len(seg.starts) {
-		to, whole = int64(seg.starts[i+1]), true
+		to, sealed = int64(seg.starts[i+1]), true
 	}
 	load := func() (*block, error) { return l.loadBlock(seg.Segment, from, to) }
-	if !whole { // the last block of the tail still grows
-		b, err := load()
-		if err != nil {
-			return nil, notFoundIfGone(err)
-		}
-		return b.read(pos, size)
+	if !sealed { // the last block of the tail still grows
+		return load()
 	}
-	b, err := l.cache.get(blockKey{seg.FirstIndex, i}, to-from, load)
-	if err != nil {
-		return nil, notFoundIfGone(err)
-	}
-	return b.read(pos, size)
+	return l.cache.get(blockKey{seg.FirstIndex, i}, to-from, load)
 }
 
 // notFoundIfGone makes a segment that retention removed meanwhile look like one that was removed before.

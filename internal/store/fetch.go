@@ -5,6 +5,7 @@ package store
 import (
 	"errors"
 
+	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/index"
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -97,7 +98,7 @@ func (s *Store) Fetch(req *FetchRequest) FetchResult {
 	if idx == nil {
 		return FetchResult{Status: NoMatchedLogicQueue, Records: req.Into}
 	}
-	f := fetch{store: s, req: req, idx: idx}
+	f := fetch{store: s, req: req, idx: idx, records: commitlog.Reader{Log: s.log}}
 	res := &f.res // kept inside f: as two variables both would be allocated
 	res.Min, res.Max, res.Records = idx.Min(s.log.First()), idx.Next(), req.Into
 	switch {
@@ -117,11 +118,12 @@ func (s *Store) Fetch(req *FetchRequest) FetchResult {
 
 // fetch is one walk over queue entries.
 type fetch struct {
-	store *Store
-	req   *FetchRequest
-	idx   *index.Queue
-	res   FetchResult
-	chunk [fetchChunk]index.Entry
+	store   *Store
+	req     *FetchRequest
+	idx     *index.Queue
+	res     FetchResult
+	chunk   [fetchChunk]index.Entry
+	records commitlog.Reader
 
 	maxCount, maxBytes int
 	count              int // records found
@@ -177,7 +179,7 @@ func (f *fetch) take(e *index.Entry) {
 		f.res.Next = e.Offset + 1
 		return
 	}
-	rec, err := f.store.readEntry(f.idx, e)
+	rec, err := f.store.readEntry(&f.records, f.idx, e)
 	if err != nil {
 		f.failed(e, err)
 		return

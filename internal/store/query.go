@@ -42,7 +42,7 @@ func (s *Store) At(topic string, queueID int32, off message.QueueOffset) (messag
 	if err != nil {
 		return nil, err
 	}
-	rec, err := s.readEntry(idx, &e[0])
+	rec, err := s.readEntry(&commitlog.Reader{Log: s.log}, idx, &e[0])
 	if s.isDropped(err, e[0].Pos) {
 		return nil, ErrNotFound
 	}
@@ -68,8 +68,8 @@ func (s *Store) Record(pos message.LogOffset) (message.Record, error) {
 
 // readEntry reads the record of a queue entry and makes sure that it is the one. Errors: *DamagedError,
 // which for a record that retention has dropped has commitlog.ErrNotFound as its cause.
-func (s *Store) readEntry(idx *index.Queue, e *index.Entry) (message.Record, error) {
-	raw, err := s.log.Read(e.Pos, int(e.Size))
+func (s *Store) readEntry(r *commitlog.Reader, idx *index.Queue, e *index.Entry) (message.Record, error) {
+	raw, err := r.Read(e.Pos, int(e.Size))
 	if err == nil {
 		rec := message.Record(raw)
 		if rec.IsMessage() && rec.QueueOffset() == e.Offset {

@@ -4,7 +4,25 @@ package sql92
 
 import "strings"
 
-// eval evaluates a node and what is below it. It is a recursion over a tree, and not a tree of closures,
+// truth is what a condition evaluates to. Conditions are most of an expression, and a truth is cheaper to hand up than
+// a value.
+type truth uint8
+
+const (
+	unknown truth = iota // NULL
+	isFalse
+	isTrue
+	noTruth // the evaluation ends here
+)
+
+func truthOf(b bool) truth {
+	if b {
+		return isTrue
+	}
+	return isFalse
+}
+
+// eval evaluates an operand and what is below it. It is a recursion over a tree, and not a tree of closures,
 // because calls of closures would make c escape: one allocation a message.
 func (c *context) eval(n *node) value {
 	switch n.op {
@@ -15,145 +33,185 @@ func (c *context) eval(n *node) value {
 			return value{kind: kindString, str: s}
 		}
 		return value{}
+	}
+	switch c.truth(n) {
+	case isFalse:
+		return boolean(false)
+	case isTrue:
+		return boolean(true)
+	case noTruth:
+		return value{kind: kindFailed}
+	}
+	return value{}
+}
+
+// truth evaluates a condition, or a value that stands for one.
+func (c *context) truth(n *node) truth {
+	switch n.op {
+	case opAnd, opOr:
+		return c.chain(n)
+	case opNot:
+		return c.truth(n.left).not()
 	case opCondition:
 		if c.property(n.left.slot) != "" {
-			return boolean(false)
+			return isFalse
 		}
-		return value{}
-	case opAnd, opOr:
-		return c.evalChain(n)
+		return unknown
+	case opConstant, opFolded, opProperty:
+		v := c.eval(n)
+		return v.truth()
 	}
-	v := c.eval(n.left)
-	if v.kind == kindFailed {
-		return v
+	left := c.eval(n.left)
+	if left.kind == kindFailed {
+		return noTruth
 	}
 	switch n.op {
 	case opNegate:
-		return value{}
-	case opNot:
-		return not(v)
+		return unknown
 	case opIsNull:
-		return boolean(v.kind == kindNull)
+		return truthOf(left.kind == kindNull)
 	case opEqual:
-		return c.evalEqual(&v, n.right)
+		return c.equal(&left, n.right)
 	case opBetween:
-		return c.evalBetween(&v, n)
+		return c.between(&left, n)
 	case opIn:
-		if v.kind == kindNull {
-			return v
+		if left.kind == kindNull {
+			return unknown
 		}
-		return boolean(n.contains(v.str) != n.negated)
+		return truthOf(n.contains(left.str) != n.negated)
 	case opContains, opStartsWith, opEndsWith:
-		return evalSearch(&v, n)
+		return search(&left, n)
 	}
-	return c.evalOrder(n.op, &v, n.right)
+	return c.ordered(n.op, &left, n.right)
 }
 
-func not(v value) value {
-	if v.kind == kindBool {
-		v.num ^= 1
+func (v *value) truth() truth {
+	switch v.kind {
+	case kindFailed:
+		return noTruth
+	case kindBool:
+		return truthOf(v.num != 0)
 	}
-	return v
+	return unknown
 }
 
-// evalChain ends at the first operand that decides: FALSE for AND, TRUE for OR.
-func (c *context) evalChain(n *node) value {
-	decides := int64(0)
-	if n.op == opOr {
-		decides = 1
+func (t truth) not() truth {
+	switch t {
+	case isFalse:
+		return isTrue
+	case isTrue:
+		return isFalse
 	}
-	result := value{kind: kindBool, num: 1 - decides}
+	return t
+}
+
+// chain ends at the first operand that decides: FALSE for AND, TRUE for OR.
+func (c *context) chain(n *node) truth {
+	decides := truthOf(n.op == opOr)
+	result := decides.not()
 	for _, operand := range n.list {
-		v := c.eval(operand)
-		switch {
-		case v.kind == kindFailed, v.kind == kindBool && v.num == decides:
-			return v
-		case v.kind == kindNull:
-			result = v
+		switch t := c.truth(operand); t {
+		case noTruth, decides:
+			return t
+		case unknown:
+			result = unknown
 		}
 	}
 	return result
 }
 
-func (c *context) evalEqual(left *value, n *node) value {
-	right := c.eval(n)
-	switch {
-	case right.kind == kindFailed:
-		return right
-	case right.kind == kindNull:
-		return boolean(left.kind == kindNull)
-	case left.kind == kindNull:
-		return *left
+// operand evaluates a node; a constant is not copied.
+func (c *context) operand(n *node, room *value) *value {
+	if n.op == opConstant {
+		return &n.value
 	}
-	order, ok := compare(left, &right)
-	if !ok {
-		return value{kind: kindFailed}
-	}
-	return boolean(order == 0)
+	*room = c.eval(n)
+	return room
 }
 
-// evalOrder evaluates > >= < <= with the left side evaluated already.
-func (c *context) evalOrder(op operation, left *value, n *node) value {
-	if left.kind == kindNull {
-		return *left
+func (c *context) equal(left *value, n *node) truth {
+	var room value
+	right := c.operand(n, &room)
+	switch {
+	case right.kind == kindFailed:
+		return noTruth
+	case right.kind == kindNull:
+		return truthOf(left.kind == kindNull)
+	case left.kind == kindNull:
+		return unknown
+	case left.kind == kindString && right.kind == kindString:
+		return truthOf(left.str == right.str)
 	}
-	right := c.eval(n)
+	order, ok := compare(left, right)
+	if !ok {
+		return noTruth
+	}
+	return truthOf(order == 0)
+}
+
+// ordered evaluates > >= < <= with the left side evaluated already.
+func (c *context) ordered(op operation, left *value, n *node) truth {
+	if left.kind == kindNull {
+		return unknown
+	}
+	var room value
+	right := c.operand(n, &room)
 	if right.kind == kindNull || right.kind == kindFailed {
-		return right
+		return right.truth()
 	}
 	var order int
 	var ok bool
 	if left.kind == kindString && right.kind == kindString {
 		order, ok = compareStrings(left.str, right.str)
 	} else {
-		order, ok = compare(left, &right)
+		order, ok = compare(left, right)
 	}
 	switch {
 	case !ok:
-		return value{kind: kindFailed}
+		return noTruth
 	case op == opGreater:
-		return boolean(order > 0)
+		return truthOf(order > 0)
 	case op == opGreaterEqual:
-		return boolean(order >= 0)
+		return truthOf(order >= 0)
 	case op == opLess:
-		return boolean(order < 0)
+		return truthOf(order < 0)
 	}
-	return boolean(order <= 0)
+	return truthOf(order <= 0)
 }
 
-// evalBetween is left >= low AND left <= high, or with NOT left < low OR left > high.
-func (c *context) evalBetween(left *value, n *node) value {
+// between is left >= low AND left <= high, or with NOT left < low OR left > high.
+func (c *context) between(left *value, n *node) truth {
 	first, second := opGreaterEqual, opLessEqual
 	if n.negated {
 		first, second = opLess, opGreater
 	}
-	v := c.evalOrder(first, left, n.list[0])
-	if v.kind == kindFailed || v.kind == kindBool && v.isTrue() == n.negated {
-		return v
+	decides := truthOf(n.negated)
+	t := c.ordered(first, left, n.list[0])
+	if t == noTruth || t == decides {
+		return t
 	}
-	w := c.evalOrder(second, left, n.list[1])
-	if w.kind == kindFailed || w.kind == kindBool && w.isTrue() == n.negated || w.kind == kindNull {
-		return w
+	if u := c.ordered(second, left, n.list[1]); u != decides.not() {
+		return u
 	}
-	return v
+	return t
 }
 
-// evalSearch evaluates CONTAINS, STARTSWITH and ENDSWITH.
-func evalSearch(v *value, n *node) value {
-	search := n.value.str
-	if search == "" || v.kind != kindString {
-		return boolean(false)
+// search evaluates CONTAINS, STARTSWITH and ENDSWITH.
+func search(v *value, n *node) truth {
+	text := n.value.str
+	if text == "" || v.kind != kindString {
+		return isFalse
 	}
 	var found bool
 	switch n.op {
 	case opContains:
-		found = strings.Contains(v.str, search)
+		found = strings.Contains(v.str, text)
 	case opStartsWith:
-		found = strings.HasPrefix(v.str, search)
+		found = strings.HasPrefix(v.str, text)
 	default:
-		found = strings.HasSuffix(v.str, search)
+		found = strings.HasSuffix(v.str, text)
 	}
-	return boolean(found != n.negated)
+	return truthOf(found != n.negated)
 }
 
 // compareStrings orders strings as the floats they stand for.

@@ -25,7 +25,7 @@ func encode(set []string) string {
 
 // evaluate returns the outcome as golden.txt writes it.
 func (e *Expression) evaluate(properties string) byte {
-	c := context{keys: e.keys, properties: properties}
+	c := e.about(properties)
 	switch v := c.eval(e.root); {
 	case v.kind == kindNull:
 		return 'N'

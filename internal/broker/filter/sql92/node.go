@@ -81,8 +81,6 @@ func (v *value) isNumber() bool {
 	return v.kind == kindInt || v.kind == kindLong || v.kind == kindFloat
 }
 
-func (v *value) isTrue() bool { return v.kind == kindBool && v.num != 0 }
-
 func boolean(b bool) value {
 	if b {
 		return value{kind: kindBool, num: 1}

@@ -28,6 +28,13 @@ func parseInteger(s string, bits uint) (int64, bool) {
 		limit++
 	}
 	var n uint64
+	if len(s) < 10 { // most are, and cannot overflow
+		at := 0
+		for ; at < len(s) && isDigit(s[at]); at++ {
+			n = n*10 + uint64(s[at]-'0')
+		}
+		s = s[at:]
+	}
 	for _, r := range s {
 		digit, ok := digitOf(r)
 		if !ok || n > (limit-digit)/10 {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/roquetmq/roquet/internal/message"
 )
 
 // Bounds of an expression. The original has none, but for its stack.
@@ -23,7 +21,7 @@ type parser struct {
 	tok   token // not consumed yet
 	depth int   // levels of recursion
 	slots map[string]int
-	keys  []message.PropertyKey // by slot
+	names []string // of the properties, by slot
 }
 
 func newParser(text string) *parser {
@@ -417,8 +415,8 @@ func (p *parser) parentheses() (*node, error) {
 func (p *parser) slot(name string) int {
 	slot, ok := p.slots[name]
 	if !ok {
-		slot = len(p.keys)
-		p.slots[name], p.keys = slot, append(p.keys, message.NewPropertyKey(name))
+		slot = len(p.names)
+		p.slots[name], p.names = slot, append(p.names, name)
 	}
 	return slot
 }

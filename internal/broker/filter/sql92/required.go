@@ -2,11 +2,13 @@
 
 package sql92
 
+import "slices"
+
 // Required returns values of which the property must have one for the expression to be TRUE; nil when the
 // expression does not show that so simply. An index of the property can decide most messages by it.
 func (e *Expression) Required(property string) []string {
-	slot, ok := e.slots[property]
-	if !ok {
+	slot := slices.Index(e.names, property)
+	if slot < 0 {
 		return nil
 	}
 	return required(e.root, slot)

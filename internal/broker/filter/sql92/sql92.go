@@ -13,8 +13,8 @@ import (
 type Expression struct {
 	text  string
 	root  *node
-	keys  []message.PropertyKey // by slot
-	slots map[string]int        // of the properties
+	names []string               // of the properties, by slot
+	finds message.PropertyFinder // the first foundSlots of them
 }
 
 // Compile compiles an expression; the text is cloned. Errors: *SyntaxError.
@@ -29,7 +29,11 @@ func Compile(text string) (*Expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Expression{text: text, root: root, keys: p.keys, slots: p.slots}, nil
+	e := &Expression{text: text, root: root, names: p.names}
+	for _, name := range e.names[:min(len(e.names), foundSlots)] {
+		e.finds = e.finds.Add(name)
+	}
+	return e, nil
 }
 
 // String returns the text that was compiled.
@@ -38,31 +42,31 @@ func (e *Expression) String() string { return e.text }
 // Match reports whether a message with these properties, encoded as it is stored, is wanted. It allocates
 // nothing.
 func (e *Expression) Match(properties string) bool {
-	c := context{keys: e.keys, properties: properties}
-	v := c.eval(e.root)
-	return v.isTrue()
+	c := e.about(properties)
+	return c.truth(e.root) == isTrue
 }
 
-// cachedSlots is how many of an expression's properties are looked up only once per message.
-const cachedSlots = 8
+// foundSlots is how many of an expression's properties are found in one pass over a message's.
+const foundSlots = 8
 
 // context is the evaluation for one message.
 type context struct {
-	keys       []message.PropertyKey
+	names      []string
 	properties string
-	known      [cachedSlots]bool
-	found      [cachedSlots]string // "" when the message has none
+	found      [foundSlots]string // "" when the message has none
+}
+
+func (e *Expression) about(properties string) context {
+	c := context{names: e.names, properties: properties}
+	e.finds.Find(properties, c.found[:len(e.finds)])
+	return c
 }
 
 // property returns a property; a stored one is never empty.
 func (c *context) property(slot int) string {
-	if slot >= cachedSlots {
-		s, _ := c.keys[slot].Find(c.properties)
-		return s
+	if slot < foundSlots {
+		return c.found[slot]
 	}
-	if !c.known[slot] {
-		c.known[slot] = true
-		c.found[slot], _ = c.keys[slot].Find(c.properties)
-	}
-	return c.found[slot]
+	s, _ := message.Property(c.properties, c.names[slot])
+	return s
 }

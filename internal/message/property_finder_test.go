@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPropertyKeyFindsWhatPropertyFinds(t *testing.T) {
+func TestPropertyFinderFindsWhatPropertyFinds(t *testing.T) {
 	t.Parallel()
 	for _, props := range []string{
 		"", "a", "a\x01", "a\x01\x02", "a\x011\x02", "a\x011", "a\x011\x02a\x012\x02", "a\x011\x02a\x01\x02", "\x02a\x011", "aa\x011\x02a\x012",
@@ -24,36 +24,35 @@ func TestPropertyKeyFindsWhatPropertyFinds(t *testing.T) {
 
 func checkKey(fatalf func(string, ...any), props, name string) {
 	want, wantOK := Property(props, name)
-	if got, ok := NewPropertyKey(name).Find(props); got != want || ok != wantOK {
-		fatalf("%q in %q: %q %v, Property says %q %v", name, props, got, ok, want, wantOK)
+	var keys PropertyFinder
+	values := make([]string, 2)
+	keys.Add("b").Add(name).Add("not asked for").Find(props, values)
+	if got := values[1]; got != want || (got != "") != wantOK {
+		fatalf("%q in %q: %q, Property says %q %v", name, props, got, want, wantOK)
 	}
 }
 
-func BenchmarkPropertyKey(b *testing.B) {
+func BenchmarkPropertyFinder(b *testing.B) {
 	props := string(AppendProperty(nil, PropertyUniqueKey, "7F0000010B0418B4AAC2154E5A3C0000"))
 	for _, name := range []string{"WAIT", PropertyTags, PropertyKeys, "amount", "region", "bucket", "CLUSTER", "MSG_REGION", "TRACE_ON"} {
 		props = string(AppendProperty([]byte(props), name, "value"))
 	}
-	key := NewPropertyKey("region")
-	b.Run("key", func(b *testing.B) {
+	names := []string{"region", "missing", "CLUSTER"}
+	var keys PropertyFinder
+	for _, name := range names {
+		keys = keys.Add(name)
+	}
+	b.Run("keys", func(b *testing.B) {
 		for b.Loop() {
-			key.Find(props)
+			var values [8]string
+			keys.Find(props, values[:len(names)])
 		}
 	})
 	b.Run("Property", func(b *testing.B) {
 		for b.Loop() {
-			Property(props, "region")
-		}
-	})
-	b.Run("missing/key", func(b *testing.B) {
-		missing := NewPropertyKey("missing")
-		for b.Loop() {
-			missing.Find(props)
-		}
-	})
-	b.Run("missing/Property", func(b *testing.B) {
-		for b.Loop() {
-			Property(props, "missing")
+			for _, name := range names {
+				Property(props, name)
+			}
 		}
 	})
 }
