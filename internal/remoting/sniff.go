@@ -83,6 +83,14 @@ func classify(b []byte) kind {
 // input.
 func (s *Server) sniff(c *Conn) (kind, error) {
 	var proxied, secured, held bool
+	if s.waits(c) > 0 { // for that it needs no room: no more is read than who it is
+		few := make([]byte, 16) // any opening's bytes
+		n, err := c.nc.Read(few)
+		if err != nil {
+			return kindMore, err
+		}
+		c.read.in.data = few[:n:n]
+	}
 	for {
 		k, err := c.firstBytes()
 		if err != nil {

@@ -64,9 +64,14 @@ func (t *tarpit) forgiveLocked(from netip.Addr, now time.Time) faults {
 	return f
 }
 
-// hold lets the connection wait if its address misbehaved.
+// waits is how long the connection has to wait because its address misbehaved.
+func (s *Server) waits(c *Conn) time.Duration {
+	return s.eng.tarpit.delay(c.remote.Addr(), time.Now(), s.eng.limits.FaultDelay)
+}
+
+// hold lets the connection wait for that long.
 func (s *Server) hold(c *Conn) {
-	wait := s.eng.tarpit.delay(c.remote.Addr(), time.Now(), s.eng.limits.FaultDelay)
+	wait := s.waits(c)
 	if wait <= 0 {
 		return
 	}
