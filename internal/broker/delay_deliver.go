@@ -294,7 +294,7 @@ func (d *Delays) put(dv *delivery, k timerKey, m *message.Message, err error) {
 	}
 	if err == nil {
 		if _, ok := d.topics.Lookup(m.Topic); !ok {
-			err = &TopicNotExistError{Topic: m.Topic}
+			err = NoTopic(m.Topic)
 		}
 	}
 	dv.keys = append(dv.keys, k)
@@ -451,7 +451,7 @@ func (d *Delays) topicOf(k timerKey) []byte {
 // drop reports a timer that ends without a delivery, unless an operator's deletion of the topic is why.
 func (d *Delays) drop(k timerKey, err error) {
 	level := slog.LevelError
-	if errors.Is(err, ErrTopicNotExist) {
+	if errors.Is(err, TopicNotExist) {
 		level = slog.LevelWarn
 	}
 	d.logger.Log(context.Background(), level, "delayed message was not delivered", "delay_level", k.level,

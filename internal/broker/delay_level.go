@@ -21,7 +21,7 @@ const MaxDelayLevels = 255
 type DelayLevels struct{ delays []time.Duration }
 
 // ParseDelayLevels reads a table as broker.conf has it: numbers with a unit of s, m, h or d, separated by
-// spaces. Empty means DefaultDelayLevels. Errors: *InvalidError.
+// spaces. Empty means DefaultDelayLevels. Errors: IllegalParameter.
 func ParseDelayLevels(text string) (DelayLevels, error) {
 	if strings.TrimSpace(text) == "" {
 		text = DefaultDelayLevels
@@ -32,18 +32,14 @@ func ParseDelayLevels(text string) (DelayLevels, error) {
 		unit, ok := units[entry[len(entry)-1]]
 		n, err := strconv.ParseInt(entry[:len(entry)-1], 10, 64)
 		if !ok || err != nil || n < 0 || n > int64(100*365*24*time.Hour/unit) {
-			return DelayLevels{}, &InvalidError{
-				What: "messageDelayLevel", Value: text,
-				Reason: fmt.Sprintf("%q is not a number followed by s, m, h or d", entry),
-			}
+			return DelayLevels{}, notAllowed("messageDelayLevel", text,
+				fmt.Sprintf("%q is not a number followed by s, m, h or d", entry))
 		}
 		levels.delays = append(levels.delays, time.Duration(n)*unit)
 	}
 	if len(levels.delays) > MaxDelayLevels {
-		return DelayLevels{}, &InvalidError{
-			What: "messageDelayLevel", Value: text,
-			Reason: fmt.Sprintf("it has %d levels, the limit is %d", len(levels.delays), MaxDelayLevels),
-		}
+		return DelayLevels{}, notAllowed("messageDelayLevel", text,
+			fmt.Sprintf("it has %d levels, the limit is %d", len(levels.delays), MaxDelayLevels))
 	}
 	return levels, nil
 }

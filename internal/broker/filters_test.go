@@ -74,13 +74,13 @@ func TestMalformedSQL(t *testing.T) {
 	} {
 		_, err := w.pull(t, 0, sql(expression))
 		var syntax *sql92.SyntaxError
-		if !asError[*SubscriptionParseError](nil)(err) || !errors.As(err, &syntax) ||
+		if !errors.Is(err, SubscriptionIllegal) || !errors.As(err, &syntax) ||
 			!strings.Contains(err.Error(), "line 1, column ") {
 			t.Errorf("%.40s: %v", expression, err)
 		}
 		w.tellSQL(expression, 1)
 		_, err = w.pull(t, 0, func(r *PullRequest) { r.SysFlag &^= PullSubscription })
-		if !asError[*FilterDataError](nil)(err) || !errors.As(err, &syntax) {
+		if !errors.Is(err, FilterDataMissing) || !errors.As(err, &syntax) {
 			t.Errorf("told %.40s: %v", expression, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestNewerSQL(t *testing.T) {
 	w.sendNumbers(t, 10)
 	w.tellSQL("n = 1", 1)
 	newer := func(r *PullRequest) { r.SysFlag, r.Subscription.Version = r.SysFlag&^PullSubscription, 2 }
-	if _, err := w.pull(t, 0, newer); !errors.Is(err, ErrSubscriptionNotLatest) {
+	if _, err := w.pull(t, 0, newer); !errors.Is(err, SubscriptionOld) {
 		t.Fatalf("C068: %v", err)
 	}
 	w.tellSQL("n >= 8", 2)

@@ -159,7 +159,7 @@ func (g *Groups) OnChange(fn func(changed []string)) { g.table.changed = append(
 func (g *Groups) SetAutoCreate(allowed bool) { g.autoCreate.Store(allowed) }
 
 // Ensure gives done the config of group, after creating it when groups are created by themselves, else
-// ErrGroupNotExist. It does not allocate when the group is there. Source: SubscriptionGroupManager.java
+// GroupNotExist. It does not allocate when the group is there. Source: SubscriptionGroupManager.java
 // findSubscriptionGroupConfig.
 func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 	if cfg, ok := g.Lookup(group); ok {
@@ -172,18 +172,17 @@ func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 	}
 	system := strings.HasPrefix(group, SystemGroupPrefix)
 	if !g.autoCreate.Load() && !system {
-		done(nil, fmt.Errorf("subscription group %s: autoCreateSubscriptionGroup is false: %w", group,
-			ErrGroupNotExist))
+		done(nil, fmt.Errorf("%w: autoCreateSubscriptionGroup is false", NoGroup(group)))
 		return
 	}
 	cfg := NewGroupConfig(group)
 	g.table.ensure(edit[GroupConfig]{name: cfg.Name, next: func(cur *GroupConfig) (*GroupConfig, error) {
 		return cmp.Or(cur, &cfg), nil
-	}}, ErrGroupNotExist, done)
+	}}, NoGroup, done)
 }
 
 // Put creates or changes a group. cfg.Attributes are changes, as with Topics.Put.
-// Errors: *NameError, *InvalidError, *AttributeError, and those of the store.
+// Errors: *Refusal and those of the store.
 func (g *Groups) Put(cfg GroupConfig, done func(error)) { g.PutAll([]GroupConfig{cfg}, done) }
 
 // PutAll is Put of several groups at once: all are stored, or none.
@@ -206,10 +205,8 @@ func checkGroup(cfg *GroupConfig) error {
 		return err
 	}
 	if cfg.RetryQueueNums < 0 || cfg.RetryQueueNums > maxQueueNums {
-		return &InvalidError{
-			What: "retryQueueNums", Value: strconv.Itoa(int(cfg.RetryQueueNums)),
-			Reason: "a retry topic has 0 to " + strconv.Itoa(maxQueueNums) + " queues",
-		}
+		return notAllowed("retryQueueNums", cfg.RetryQueueNums,
+			"a retry topic has 0 to "+strconv.Itoa(maxQueueNums)+" queues")
 	}
 	return nil
 }

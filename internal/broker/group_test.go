@@ -61,7 +61,7 @@ func TestGroupEnsure(t *testing.T) {
 	off := openTables(t, newMemJournal(), func(_ *TopicsConfig, gc *GroupsConfig) { gc.AutoCreateDisabled = true })
 	var refused, system outcome
 	off.groups.Ensure("g", refused.gotGroup)
-	if refused.want(t, 1, false); !errors.Is(refused.err, ErrGroupNotExist) {
+	if refused.want(t, 1, false); !errors.Is(refused.err, GroupNotExist) {
 		t.Error(refused.err)
 	}
 	off.groups.Ensure("CID_RMQ_SYS_X", system.gotGroup)

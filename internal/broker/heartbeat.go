@@ -52,9 +52,8 @@ func (p *heartbeat) next(i int) {
 	}
 	data := &p.hb.Consumers[i]
 	p.owner.groups.Ensure(data.Group, func(cfg *GroupConfig, err error) {
-		var refused *NameError
 		switch {
-		case errors.Is(err, ErrGroupNotExist), errors.As(err, &refused):
+		case errors.Is(err, GroupNotExist), errors.Is(err, IllegalParameter):
 			p.owner.log.Warn("consumer group not registered", "group", data.Group, "client_id", p.hb.ClientID,
 				"remote_addr", p.channel.RemoteAddr(), "error", err)
 			p.next(i + 1)

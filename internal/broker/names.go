@@ -2,10 +2,7 @@
 
 package broker
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // The longest names that are accepted, in bytes. A group is shorter than a topic so that %RETRY%group_topic
 // still fits. Source: TopicValidator.java.
@@ -37,53 +34,17 @@ const (
 	TimerTopic             = "rmq_sys_wheel_timer"
 )
 
-// NameReason is why a name was refused.
-type NameReason uint8
-
-// The reasons of a NameError.
-const (
-	NameBlank    NameReason = iota + 1 // empty or white space only
-	NameIllegal                        // a character outside ^[%|a-zA-Z0-9_-]+$
-	NameTooLong                        // more than Limit bytes
-	NameReserved                       // the name of a system topic
-)
-
 // maxNameInError bounds how much of a refused name an error repeats, in bytes.
 const maxNameInError = 300
 
-// NameError says which name was refused and why. Its text is the one RocketMQ answers with, with the numbers
-// added.
-type NameError struct {
-	What   string // "topic" or "group"
-	Name   string
-	Reason NameReason
-	Limit  int // bytes allowed, with NameTooLong
-	Actual int // bytes found, with NameTooLong
-}
-
-// Error returns RocketMQ's remark for the reason.
-func (e *NameError) Error() string {
-	name := e.Name
-	if len(name) > maxNameInError {
-		name = name[:maxNameInError] + "..."
-	}
-	switch e.Reason {
-	case NameBlank:
-		return "The specified " + e.What + " is blank."
-	case NameIllegal:
-		return "The specified " + e.What + ": " + name +
-			", contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-	case NameReserved:
-		return fmt.Sprintf("The %s[%s] is conflict with system %s.", e.What, name, e.What)
-	default:
-		return fmt.Sprintf("The specified %s: %s, is longer than %s max length: %d, it has %d",
-			e.What, name, e.What, e.Limit, e.Actual)
-	}
+// reserved refuses the name of a system topic.
+func reserved(topic string) error {
+	return refuse(IllegalParameter, "The topic[%s] is conflict with system topic.", topic)
 }
 
 // ValidateTopic accepts the topic names that every door accepts: ^[%|a-zA-Z0-9_-]+$, up to MaxTopicBytes, and
-// up to MaxRetryTopicBytes for the retry and dead letter topics of a group. Else it returns a *NameError. It
-// does not allocate for a good name. Source: TopicValidator.java validateTopic.
+// up to MaxRetryTopicBytes for the retry and dead letter topics of a group. Errors: IllegalParameter. It does
+// not allocate for a good name. Source: TopicValidator.java validateTopic.
 func ValidateTopic(topic string) error {
 	limit := MaxTopicBytes
 	if IsRetryTopic(topic) || IsDLQTopic(topic) {
@@ -93,26 +54,28 @@ func ValidateTopic(topic string) error {
 }
 
 // ValidateGroup accepts the producer and consumer group names that every door accepts: the alphabet of
-// topics, up to MaxGroupBytes. Else it returns a *NameError. Source: TopicValidator.java validateGroup.
+// topics, up to MaxGroupBytes. Errors: IllegalParameter. Source: TopicValidator.java validateGroup.
 func ValidateGroup(group string) error {
 	return validateName("group", group, MaxGroupBytes)
 }
 
 func validateName(what, name string, limit int) error {
-	fail := func(reason NameReason) error {
-		kept := strings.Clone(name)
-		return &NameError{What: what, Name: kept, Reason: reason, Limit: limit, Actual: len(name)}
-	}
 	if strings.TrimSpace(name) == "" {
-		return fail(NameBlank)
+		return refuse(IllegalParameter, "The specified %s is blank.", what)
+	}
+	shown := name
+	if len(name) > maxNameInError {
+		shown = name[:maxNameInError] + "..."
 	}
 	for i := range len(name) {
 		if !nameByte(name[i]) {
-			return fail(NameIllegal)
+			return refuse(IllegalParameter,
+				"The specified %s: %s, contains illegal characters, allowing only ^[%%|a-zA-Z0-9_-]+$", what, shown)
 		}
 	}
 	if len(name) > limit {
-		return fail(NameTooLong)
+		return refuse(IllegalParameter, "The specified %s: %s, is longer than %s max length: %d, it has %d",
+			what, shown, what, limit, len(name))
 	}
 	return nil
 }

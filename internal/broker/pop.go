@@ -150,9 +150,8 @@ func (p *Popper) Run(ctx context.Context) error {
 func (p *Popper) Disconnected(peer uint64) { p.holds.disconnected(peer) }
 
 // Pop answers req, or lets it wait when there is nothing to receive. It does not block, but for reading from
-// disk. Errors given to Done: *PermissionError, *InvalidError, *TopicNotExistError, *QueueIDError,
-// *GroupNotExistError, *NameError, *SubscriptionParseError, *filter.UnsupportedError, ErrCanceled, those of
-// store.Append, and what keeps the store from reading its index.
+// disk. Errors given to Done: *Refusal, *filter.UnsupportedError, ErrCanceled, those of store.Append, and what keeps
+// the store from reading its index.
 func (p *Popper) Pop(req *PopRequest) { p.start(req, false) }
 
 // Notify answers req when there is something to receive, or when its time is up, but receives nothing: a
@@ -178,7 +177,7 @@ func (p *Popper) start(req *PopRequest, notify bool) {
 		return
 	}
 	p.groups.Ensure(req.Group, func(_ *GroupConfig, err error) {
-		if err = groupMissing(req.Group, err); err == nil && !p.holds.queue(&req.held, wakeQueued) {
+		if err == nil && !p.holds.queue(&req.held, wakeQueued) {
 			err = ErrCanceled // the broker stops
 		}
 		if err != nil {

@@ -105,5 +105,5 @@ func (p *Popper) keep(s *popShare, r popRecord, rec message.Record) error {
 
 // isGone tells whether the share is being deleted.
 func isGone(err error) bool {
-	return errors.Is(err, ErrTopicNotExist) || errors.Is(err, ErrGroupNotExist)
+	return errors.Is(err, TopicNotExist) || errors.Is(err, GroupNotExist)
 }

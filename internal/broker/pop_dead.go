@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/pop"
@@ -22,10 +21,10 @@ type ForwardRequest struct {
 }
 
 // ForwardToDLQ moves a message to its group's dead letter topic, at a consumer's wish. Errors given to Done:
-// *TopicNotExistError, *pop.HandleError, and those of store.Append. Source: ForwardMessageToDLQActivity.java.
+// TopicNotExist, *pop.HandleError, and those of store.Append. Source: ForwardMessageToDLQActivity.java.
 func (p *Popper) ForwardToDLQ(req *ForwardRequest) {
 	if _, ok := p.topics.Lookup(req.Topic); !ok {
-		req.Done(req, &TopicNotExistError{Topic: strings.Clone(req.Topic)})
+		req.Done(req, NoTopic(req.Topic))
 		return
 	}
 	s, _ := p.shares.Load(popKey{req.Topic, req.Group})

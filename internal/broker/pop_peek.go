@@ -21,7 +21,7 @@ type PeekRequest struct {
 // PeekMessageProcessor.java.
 func (p *Popper) Peek(req *PeekRequest) (found []message.Record, rest int64, err error) {
 	if p.cfg.ReadDisabled {
-		return nil, 0, &PermissionError{Denial: DeniedBrokerPeek, Name: p.cfg.BrokerAddr}
+		return nil, 0, forbiddenPeek("broker", p.cfg.BrokerAddr)
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err != nil {

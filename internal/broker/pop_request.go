@@ -5,7 +5,6 @@ package broker
 import (
 	"hash/fnv"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/filter"
@@ -242,16 +241,13 @@ const wholeQueue uint32 = 1
 // checkTopic checks what needs no group, in the original's order.
 func (p *Popper) checkTopic(req *PopRequest) error {
 	if p.cfg.ReadDisabled {
-		denial := DeniedBrokerPop
 		if req.notify {
-			denial = DeniedBrokerPeek
+			return forbiddenPeek("broker", p.cfg.BrokerAddr)
 		}
-		return &PermissionError{Denial: denial, Name: p.cfg.BrokerAddr}
+		return refuse(NoPermission, "the broker[%s] pop message is forbidden", p.cfg.BrokerAddr)
 	}
 	if n := req.MaxCount; !req.notify && (n < 1 || n > MaxPopCount) {
-		return &InvalidError{
-			What: "maxMsgNums", Value: strconv.Itoa(n), Reason: "a receive is for 1 to 32 messages",
-		}
+		return notAllowed("maxMsgNums", n, "a receive is for 1 to 32 messages")
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err == nil {
@@ -264,13 +260,13 @@ func (p *Popper) checkTopic(req *PopRequest) error {
 func (p *Popper) readable(name string, queueID int32) (*TopicConfig, error) {
 	topic, ok := p.topics.Lookup(name)
 	if !ok {
-		return nil, &TopicNotExistError{Topic: strings.Clone(name)}
+		return nil, NoTopic(name)
 	}
 	if !topic.Readable() {
-		return nil, &PermissionError{Denial: DeniedTopicPeek, Name: topic.Name}
+		return nil, forbiddenPeek("topic", topic.Name)
 	}
 	if queueID >= topic.ReadQueueNums || queueID < AllQueues {
-		return nil, &QueueIDError{QueueID: queueID, Topic: *topic, Pull: true}
+		return nil, NoQueue(topic, queueID)
 	}
 	return topic, nil
 }
@@ -279,10 +275,10 @@ func (p *Popper) readable(name string, queueID int32) (*TopicConfig, error) {
 func (p *Popper) consuming(name string) (*GroupConfig, error) {
 	group, ok := p.groups.Lookup(name)
 	if !ok {
-		return nil, &GroupNotExistError{Group: strings.Clone(name)}
+		return nil, NoGroup(name)
 	}
 	if !group.ConsumeEnable {
-		return nil, &PermissionError{Denial: DeniedGroup, Name: group.Name}
+		return nil, forbiddenGroup(group.Name)
 	}
 	return group, nil
 }
@@ -298,7 +294,7 @@ func (p *Popper) prepare(req *PopRequest) error {
 	}
 	req.urgent = req.urgent && group.urgent()
 	if p.groups.Forbidden(req.Group, req.Topic)&PermRead != 0 {
-		return &PermissionError{Denial: DeniedSubscription, Name: group.Name, Topic: strings.Clone(req.Topic)}
+		return forbiddenTopic(group.Name, req.Topic)
 	}
 	if req.sub == nil {
 		sub, err := parseFilter(p.cfg.Filters, req.Filter.Text, req.Filter.Type)

@@ -74,7 +74,7 @@ var (
 	_ settler = (*RenewRequest)(nil)
 )
 
-// Ack acknowledges messages; they do not come again. Errors given to Done: *TopicNotExistError and those of
+// Ack acknowledges messages; they do not come again. Errors given to Done: TopicNotExist and those of
 // store.Append. A handle is good until its message was acknowledged, renewed or handed out again, also after
 // its time.
 func (p *Popper) Ack(req *AckRequest) {
@@ -179,7 +179,7 @@ func (p *Popper) Release(req *PopRequest) {
 func (p *Popper) settle(key popKey, handles []pop.Handle, req settler, st *settling,
 ) (stored bool, err error) {
 	if _, ok := p.topics.Lookup(key.topic); !ok {
-		return false, &TopicNotExistError{Topic: strings.Clone(key.topic)}
+		return false, NoTopic(key.topic)
 	}
 	s, _ := p.shares.Load(key)
 	st.share = s

@@ -265,9 +265,9 @@ func (p *Popper) forget(of popKey) companion {
 // gone says that a topic, or a group, is no more.
 func (k popKey) gone() error {
 	if k.topic != "" {
-		return &TopicNotExistError{Topic: strings.Clone(k.topic)}
+		return NoTopic(k.topic)
 	}
-	return &GroupNotExistError{Group: strings.Clone(k.group)}
+	return NoGroup(k.group)
 }
 
 // keysLocked adds the keys of all records of the share, those on their way too.

@@ -348,11 +348,11 @@ func TestC132DeletedAmongReceives(t *testing.T) {
 				default:
 				}
 				r, err := d.pop(1+c*5, time.Hour, 20*time.Millisecond)
-				if err != nil && !errors.Is(err, ErrTopicNotExist) {
+				if err != nil && !errors.Is(err, TopicNotExist) {
 					return err
 				}
 				for i := range r.Messages {
-					if _, err := d.ack(r.Handle(i)); err != nil && !errors.Is(err, ErrTopicNotExist) {
+					if _, err := d.ack(r.Handle(i)); err != nil && !errors.Is(err, TopicNotExist) {
 						return err
 					}
 				}

@@ -120,18 +120,18 @@ func TestPopPermissions(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		denial Denial
+		denial string
 		config func(*PopperConfig)
 		change func(*popWorld, *testing.T)
 	}{
-		{"broker", DeniedBrokerPop, func(c *PopperConfig) { c.ReadDisabled = true }, nil},
-		{"topic", DeniedTopicPeek, nil, func(w *popWorld, t *testing.T) {
+		{"broker", "pop message is forbidden", func(c *PopperConfig) { c.ReadDisabled = true }, nil},
+		{"topic", "the topic[T] peeking", nil, func(w *popWorld, t *testing.T) {
 			w.topic(t, "T", 1, func(c *TopicConfig) { c.Perm = PermWrite })
 		}},
-		{"group", DeniedGroup, nil, func(w *popWorld, t *testing.T) {
+		{"group", "subscription group no permission, g", nil, func(w *popWorld, t *testing.T) {
 			w.group(t, "g", func(c *GroupConfig) { c.ConsumeEnable = false })
 		}},
-		{"subscription", DeniedSubscription, nil, func(w *popWorld, t *testing.T) {
+		{"subscription", "the consumer group[g] is forbidden for topic[T]", nil, func(w *popWorld, t *testing.T) {
 			var o outcome
 			w.groups.SetForbidden("g", "T", PermRead, true, o.done)
 			w.st.apply()
@@ -147,8 +147,7 @@ func TestPopPermissions(t *testing.T) {
 			if tt.change != nil {
 				tt.change(w, t)
 			}
-			var denied *PermissionError
-			if a := <-w.pops(); !errors.As(a.err, &denied) || denied.Denial != tt.denial {
+			if a := <-w.pops(); !denied(tt.denial)(a.err) {
 				t.Errorf("%v", a.err)
 			}
 		})
@@ -171,7 +170,7 @@ func TestPopCreatesTheGroup(t *testing.T) {
 			t.Fatalf("%v", a.err)
 		}
 		w.groups.SetAutoCreate(false)
-		if a := <-w.pops(func(r *PopRequest) { r.Group = "h" }); !errors.Is(a.err, ErrGroupNotExist) {
+		if a := <-w.pops(func(r *PopRequest) { r.Group = "h" }); !errors.Is(a.err, GroupNotExist) {
 			t.Errorf("%v", a.err)
 		}
 	})

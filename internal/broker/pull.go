@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -124,10 +123,8 @@ func (p *Puller) Held() int { return p.holds.count() }
 func (p *Puller) Disconnected(peer uint64) { p.holds.disconnected(peer) }
 
 // Pull answers req, or holds it when there is nothing to read and it may wait. It does not block, but for
-// reading from disk. Errors given to Done: *PermissionError, *GroupNotExistError, *NameError,
-// *TopicNotExistError, *QueueIDError, *SubscriptionParseError, *FilterDataError, *SubscriptionMissingError,
-// ErrSubscriptionNotLatest, *filter.UnsupportedError, ErrCanceled, and what keeps the store from reading its
-// index.
+// reading from disk. Errors given to Done: *Refusal, *filter.UnsupportedError, ErrCanceled, and what keeps the
+// store from reading its index.
 func (p *Puller) Pull(req *PullRequest) {
 	req.started = time.Now()
 	req.held = held{owner: req, peer: req.Peer}
@@ -142,7 +139,7 @@ func (p *Puller) Pull(req *PullRequest) {
 		return
 	}
 	p.groups.Ensure(req.Group, func(group *GroupConfig, err error) {
-		if err = groupMissing(req.Group, err); err != nil {
+		if err != nil {
 			req.Done(req, err)
 			return
 		}
@@ -205,7 +202,7 @@ func (p *Puller) wake(h *held, why wakeReason) {
 	case wakeQueued:
 		group, ok := p.groups.Lookup(req.Group)
 		if !ok {
-			p.finish(req, &GroupNotExistError{Group: strings.Clone(req.Group)})
+			p.finish(req, NoGroup(req.Group))
 			return
 		}
 		req.group = group
@@ -221,7 +218,7 @@ func (p *Puller) wake(h *held, why wakeReason) {
 func (p *Puller) again(req *PullRequest, last bool) {
 	group, ok := p.groups.Lookup(req.Group)
 	if !ok {
-		p.finish(req, &GroupNotExistError{Group: req.Group})
+		p.finish(req, NoGroup(req.Group))
 		return
 	}
 	req.group = group
@@ -320,17 +317,17 @@ func (p *Puller) prepare(req *PullRequest) error {
 		return err
 	}
 	if !req.group.ConsumeEnable {
-		return &PermissionError{Denial: DeniedGroup, Name: req.group.Name}
+		return forbiddenGroup(req.group.Name)
 	}
 	topic, ok := p.topics.Lookup(req.Topic)
 	if !ok {
-		return &TopicNotExistError{Topic: strings.Clone(req.Topic)}
+		return NoTopic(req.Topic)
 	}
 	if !topic.Readable() {
-		return &PermissionError{Denial: DeniedTopicPull, Name: topic.Name}
+		return forbid(3, "the topic[%s] pulling message is forbidden", topic.Name)
 	}
 	if req.QueueID < 0 || req.QueueID >= topic.ReadQueueNums {
-		return &QueueIDError{QueueID: req.QueueID, Topic: *topic, Pull: true}
+		return NoQueue(topic, req.QueueID)
 	}
 	req.topic = topic
 	sub, err := p.subscription(req)
@@ -349,10 +346,10 @@ func (p *Puller) prepare(req *PullRequest) error {
 
 func (p *Puller) checkBroker(req *PullRequest) error {
 	if p.cfg.ReadDisabled {
-		return &PermissionError{Denial: DeniedBrokerPull, Name: p.cfg.BrokerAddr}
+		return forbid(1, "the broker[%s] pulling message is forbidden", p.cfg.BrokerAddr)
 	}
 	if req.LitePull && p.cfg.LitePullDisabled {
-		return &PermissionError{Denial: DeniedLitePull, Name: p.cfg.BrokerAddr}
+		return forbid(1, "the broker[%s] for lite pull consumer is forbidden", p.cfg.BrokerAddr)
 	}
 	return nil
 }
@@ -369,20 +366,26 @@ func (p *Puller) subscription(req *PullRequest) (*filter.Subscription, error) {
 	}
 	group, ok := p.clients.Group(req.Group)
 	if !ok {
-		return nil, &SubscriptionMissingError{Group: req.group.Name}
+		return nil, refuse(SubscriptionMissing,
+			"the consumer's group info not exist: no consumer of group %s is connected", req.group.Name)
 	}
 	if !req.group.ConsumeBroadcastEnable && group.Model == Broadcasting {
-		return nil, &PermissionError{Denial: DeniedBroadcast, Name: req.group.Name}
+		return nil, forbid(4, "the consumer group[%s] can not consume by broadcast way", req.group.Name)
 	}
 	if p.groups.Forbidden(req.Group, req.Topic)&PermRead != 0 {
-		return nil, &PermissionError{Denial: DeniedSubscription, Name: req.group.Name, Topic: req.topic.Name}
+		return nil, forbiddenTopic(req.group.Name, req.topic.Name)
 	}
 	data, ok := group.Subscriptions[req.Topic]
 	if !ok {
-		return nil, &SubscriptionMissingError{Group: req.group.Name, Topic: req.topic.Name}
+		return nil, refuse(
+			SubscriptionMissing,
+			"the consumer's subscription not exist: no consumer of group %s subscribes %s",
+			req.group.Name,
+			req.topic.Name,
+		)
 	}
 	if data.SubVersion < req.Subscription.Version {
-		return nil, ErrSubscriptionNotLatest
+		return nil, refuse(SubscriptionOld, "the consumer's subscription not latest")
 	}
 	if data.ClassFilterMode {
 		return p.all, nil

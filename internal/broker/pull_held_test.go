@@ -182,7 +182,7 @@ func TestHeldPull(t *testing.T) {
 			w.topics.Delete("T", o.done)
 			w.st.apply()
 			w.st.remove("T")
-			if a := now(t, got); !errors.Is(a.err, ErrTopicNotExist) {
+			if a := now(t, got); !errors.Is(a.err, TopicNotExist) {
 				t.Errorf("answer %+v", a)
 			}
 		}},

@@ -18,27 +18,8 @@ const (
 	PullSubscription int32 = 0x4 // the request carries its subscription
 )
 
-var (
-	// ErrCanceled ends a pull whose connection ended.
-	ErrCanceled = errors.New("the connection of the request ended")
-	// ErrSubscriptionNotLatest says that the consumer has a newer subscription than its group has told: its
-	// next heartbeat will. Its text is the original's remark.
-	ErrSubscriptionNotLatest = errors.New("the consumer's subscription not latest")
-)
-
-// SubscriptionMissingError says that no consumer of the group told what it wants.
-type SubscriptionMissingError struct {
-	Group string
-	Topic string // empty when the group has no consumers at all
-}
-
-// Error returns the original's remark with the names.
-func (e *SubscriptionMissingError) Error() string {
-	if e.Topic == "" {
-		return "the consumer's group info not exist: no consumer of group " + e.Group + " is connected"
-	}
-	return "the consumer's subscription not exist: no consumer of group " + e.Group + " subscribes " + e.Topic
-}
+// ErrCanceled ends a pull whose connection ended.
+var ErrCanceled = errors.New("the connection of the request ended")
 
 // PullExpression is the subscription that a pull carries, and the version of the one it knows.
 type PullExpression struct {

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -171,7 +170,7 @@ func TestPullRefusals(t *testing.T) {
 	}
 	told := func(r *PullRequest) { r.SysFlag &^= PullSubscription }
 	missing := func(topic string) func(error) bool {
-		return asError(func(e *SubscriptionMissingError) bool { return e.Group == "g" && e.Topic == topic })
+		return refusal(SubscriptionMissing, "no consumer of group g "+topic)
 	}
 	tests := []struct {
 		name   string
@@ -183,60 +182,64 @@ func TestPullRefusals(t *testing.T) {
 		{
 			name:  "broker not readable",
 			world: func(c *worldConfig) { c.puller.ReadDisabled = true },
-			want:  denied(DeniedBrokerPull),
+			want:  denied("] pulling message"),
 		},
 		{
 			name: "lite pull disabled", world: func(c *worldConfig) { c.puller.LitePullDisabled = true },
-			change: func(r *PullRequest) { r.LitePull = true }, want: denied(DeniedLitePull),
+			change: func(r *PullRequest) { r.LitePull = true }, want: denied("for lite pull consumer"),
 		},
 		{name: "lite pull disabled, ordinary pull", world: func(c *worldConfig) { c.puller.LitePullDisabled = true }},
 		{
 			name: "unknown group", world: func(c *worldConfig) { c.groups.AutoCreateDisabled = true },
 			change: func(r *PullRequest) { r.Group = "x" },
-			want:   asError(func(e *GroupNotExistError) bool { return e.Group == "x" }),
+			want:   refusal(GroupNotExist, "subscription group not exist, x"),
 		},
 		{name: "group may not consume", setUp: func(t *testing.T, w *world) {
 			t.Helper()
 			w.group(t, "g", func(c *GroupConfig) { c.ConsumeEnable = false })
-		}, want: denied(DeniedGroup)},
+		}, want: denied("subscription group no permission, g")},
 		{
 			name: "unknown topic", change: func(r *PullRequest) { r.Topic = "X" },
-			want: asError(func(e *TopicNotExistError) bool { return e.Topic == "X" }),
+			want: refusal(TopicNotExist, "topic[X] not exist"),
 		},
 		{name: "topic not readable", setUp: func(t *testing.T, w *world) {
 			t.Helper()
 			w.topic(t, "T", 4, func(c *TopicConfig) { c.Perm = PermWrite })
-		}, want: denied(DeniedTopicPull)},
+		}, want: denied("the topic[T] pulling")},
 		{
 			name: "queue too high", change: func(r *PullRequest) { r.QueueID = 4 },
-			want: asError(func(e *QueueIDError) bool { return e.Pull && e.QueueID == 4 }),
+			want: refusal(IllegalParameter, "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4]"),
 		},
-		{name: "queue negative", change: func(r *PullRequest) { r.QueueID = -1 }, want: asError[*QueueIDError](nil)},
+		{
+			name:   "queue negative",
+			change: func(r *PullRequest) { r.QueueID = -1 },
+			want:   refusal(IllegalParameter, "queueId[-1]"),
+		},
 		{
 			name: "bad expression", change: func(r *PullRequest) { r.Subscription.Text = "||" },
-			want: asError(func(e *SubscriptionParseError) bool { return errors.Is(e, filter.ErrEmpty) }),
+			want: refusal(SubscriptionIllegal, filter.ErrEmpty.Error()),
 		},
-		{name: "nobody told a subscription", change: told, want: missing("")},
+		{name: "nobody told a subscription", change: told, want: missing("is connected")},
 		{name: "told", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) }, change: told},
 		{name: "told for another topic", setUp: func(_ *testing.T, w *world) {
 			heartbeat(w, func(d *ConsumerData) { d.Subscriptions[0].Topic = "Other" })
-		}, change: told, want: missing("T")},
+		}, change: told, want: missing("subscribes T")},
 		{name: "told by broadcast consumers that may not", setUp: func(t *testing.T, w *world) {
 			t.Helper()
 			w.group(t, "g", func(c *GroupConfig) { c.ConsumeBroadcastEnable = false })
 			heartbeat(w, func(d *ConsumerData) { d.Model = Broadcasting })
-		}, change: told, want: denied(DeniedBroadcast)},
+		}, change: told, want: denied("by broadcast way")},
 		{name: "told, but forbidden", setUp: func(t *testing.T, w *world) {
 			t.Helper()
 			heartbeat(w, nil)
 			var o outcome
 			w.groups.SetForbidden("g", "T", PermRead, true, o.done)
 			w.st.apply()
-		}, change: told, want: denied(DeniedSubscription)},
+		}, change: told, want: denied("the consumer group[g] is forbidden for topic[T]")},
 		{
 			name: "C068 told an older version", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) },
 			change: func(r *PullRequest) { told(r); r.Subscription.Version = 6 },
-			want:   func(err error) bool { return errors.Is(err, ErrSubscriptionNotLatest) },
+			want:   refusal(SubscriptionOld, "not latest"),
 		},
 		{
 			name: "C068 told a newer version", setUp: func(_ *testing.T, w *world) { heartbeat(w, nil) },

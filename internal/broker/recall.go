@@ -5,7 +5,6 @@ package broker
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -39,10 +38,9 @@ func (h RecallHandle) String() string {
 	return base64.URLEncoding.EncodeToString([]byte(text))
 }
 
-// ParseRecallHandle reads what String made, with or without padding. Errors: *RecallError with
-// RecallBadHandle.
+// ParseRecallHandle reads what String made, with or without padding. Errors: IllegalOperation.
 func ParseRecallHandle(text string) (RecallHandle, error) {
-	bad := &RecallError{Reason: RecallBadHandle}
+	bad := refuse(IllegalOperation, "recall handle is invalid")
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err != nil {
 		return RecallHandle{}, bad
@@ -58,47 +56,8 @@ func ParseRecallHandle(text string) (RecallHandle, error) {
 	return RecallHandle{Topic: parts[1], BrokerName: parts[2], DueMillis: due, UniqueKey: parts[4]}, nil
 }
 
-// RecallReason is why a message cannot be called back.
-type RecallReason uint8
-
-// The reasons of a RecallError.
-const (
-	RecallDisabled    RecallReason = iota + 1 // recallMessageEnable is false
-	RecallBadHandle                           // it is no handle
-	RecallWrongTopic                          // the handle is of another topic
-	RecallWrongBroker                         // the handle is of another broker
-	RecallNotInTime                           // the handle's time is over, or further ahead than any message's
-	RecallUnknown                             // no message like that was ever waiting here
-	RecallDelivered                           // the message was delivered
-)
-
-// RecallError says why a message cannot be called back.
-type RecallError struct {
-	Reason RecallReason
-	Handle RecallHandle  // as far as it could be read
-	Limit  time.Duration // with RecallNotInTime
-}
-
-// Error returns the original's remark, where it has one, with the numbers.
-func (e *RecallError) Error() string {
-	due := time.UnixMilli(e.Handle.DueMillis).UTC().Format(time.RFC3339Nano)
-	switch e.Reason {
-	case RecallDisabled:
-		return "recall failed, operation is forbidden: recallMessageEnable is false"
-	case RecallBadHandle:
-		return "recall handle is invalid"
-	case RecallWrongTopic:
-		return "recall failed, topic not match: the handle is of topic " + e.Handle.Topic
-	case RecallWrongBroker:
-		return "recall failed, broker service not available: the handle is of broker " + e.Handle.BrokerName
-	case RecallNotInTime:
-		return fmt.Sprintf("recall failed, timestamp invalid: %s is not within the next %s", due, inDays(e.Limit))
-	case RecallUnknown:
-		return "recall failed, no message " + e.Handle.UniqueKey + " is waiting for " + due
-	default:
-		return "recall failed, message " + e.Handle.UniqueKey + " was delivered at " + due
-	}
-}
+// due is when the message is due, as errors tell it.
+func (h RecallHandle) due() string { return time.UnixMilli(h.DueMillis).UTC().Format(time.RFC3339Nano) }
 
 // KeyIndex finds stored messages by key. *store.Store is one.
 type KeyIndex interface {
@@ -139,8 +98,7 @@ func (r *Recalls) SetDisabled(disabled bool) { r.disabled.Store(disabled) }
 
 // Recall calls back the message that handle names, which must be of topic. done is called exactly once, at
 // once or later by the store's applier: with the message's unique key when it will not be delivered, which is
-// durable then; also when it had been called back before. Errors: *RecallError, *TopicNotExistError, and
-// those of the store.
+// durable then; also when it had been called back before. Errors: *Refusal and those of the store.
 func (r *Recalls) Recall(topic, handle string, done func(uniqueKey string, err error)) {
 	h, err := r.check(topic, handle, time.Now())
 	if err != nil {
@@ -150,9 +108,9 @@ func (r *Recalls) Recall(topic, handle string, done func(uniqueKey string, err e
 	r.cancel(h.Topic, h.UniqueKey, h.DueMillis, func(found bool, err error) {
 		switch {
 		case err == nil && !found:
-			err = &RecallError{Reason: RecallUnknown, Handle: h}
+			err = refuse(IllegalOperation, "recall failed, no message %s is waiting for %s", h.UniqueKey, h.due())
 		case errors.Is(err, errTimerGone) && r.delays.hasPassed(h.DueMillis):
-			err = &RecallError{Reason: RecallDelivered, Handle: h}
+			err = refuse(IllegalOperation, "recall failed, message %s was delivered at %s", h.UniqueKey, h.due())
 		case errors.Is(err, errTimerGone):
 			err = nil // it was called back before
 		}
@@ -165,30 +123,28 @@ func (r *Recalls) Recall(topic, handle string, done func(uniqueKey string, err e
 }
 
 // check checks in the original's order.
-func (r *Recalls) check(topic, handle string, now time.Time) (RecallHandle, error) {
+func (r *Recalls) check(topic, handle string, now time.Time) (h RecallHandle, err error) {
 	if r.disabled.Load() {
-		return RecallHandle{}, &RecallError{Reason: RecallDisabled}
+		return h, refuse(NoPermission, "recall failed, operation is forbidden: recallMessageEnable is false")
 	}
 	if _, ok := r.topics.Lookup(topic); !ok {
-		return RecallHandle{}, &TopicNotExistError{Topic: strings.Clone(topic)}
+		return h, NoTopic(topic)
 	}
-	h, err := ParseRecallHandle(handle)
-	if err != nil {
+	if h, err = ParseRecallHandle(handle); err != nil {
 		return h, err
-	}
-	refuse := func(reason RecallReason) (RecallHandle, error) {
-		return h, &RecallError{Reason: reason, Handle: h, Limit: r.cfg.TimerMaxDelay}
 	}
 	left := h.DueMillis - now.UnixMilli()
 	switch {
 	case h.Topic != topic:
-		return refuse(RecallWrongTopic)
+		err = refuse(IllegalOperation, "recall failed, topic not match: the handle is of topic %s", h.Topic)
 	case h.BrokerName != r.cfg.BrokerName:
-		return refuse(RecallWrongBroker)
+		err = refuse(IllegalOperation, "recall failed, broker service not available: the handle is of broker %s",
+			h.BrokerName)
 	case left <= 0 || left > r.cfg.TimerMaxDelay.Milliseconds():
-		return refuse(RecallNotInTime)
+		err = refuse(IllegalOperation, "recall failed, timestamp invalid: %s is not within the next %s",
+			h.due(), inDays(r.cfg.TimerMaxDelay))
 	}
-	return h, nil
+	return h, err
 }
 
 // cancelMessage is what a message with TIMER_DEL_UNIQKEY asks for: it calls back the message of that unique

@@ -4,119 +4,101 @@ package broker
 
 import "fmt"
 
-// Denial says what refused a request for lack of permission.
-type Denial uint8
+// Reason is why the broker does not do what a request asks for, as far as that decides the answer's code. It is
+// in every Refusal: test with errors.Is.
+type Reason string
 
-// The denials. Those of a pull are told to clients as the number ForbiddenType returns.
+// The reasons.
 const (
-	DeniedBrokerSend   Denial = iota + 1 // brokerPermission lacks write, and the topic is ordered
-	DeniedTopicSend                      // clients may not send to this system topic
-	DeniedRetryTopic                     // the group's retry topic is not writable
-	DeniedTransaction                    // transactional messages are refused
-	DeniedBrokerPull                     // brokerPermission lacks read
-	DeniedLitePull                       // litePullMessageEnable is false
-	DeniedGroup                          // the group's consumeEnable is false
-	DeniedTopicPull                      // the topic is not readable
-	DeniedBroadcast                      // the group's consumeBroadcastEnable is false
-	DeniedSubscription                   // the group may not read this topic
-	DeniedBrokerPop                      // brokerPermission lacks read; to a receive
-	DeniedBrokerPeek                     // brokerPermission lacks read; to who looks without receiving
-	DeniedTopicPeek                      // the topic is not readable; to receives and those who look
+	NoPermission        Reason = "no permission"
+	TopicNotExist       Reason = "topic not exist"              // and it may not be created
+	GroupNotExist       Reason = "subscription group not exist" // and it may not be created
+	IllegalParameter    Reason = "illegal parameter"
+	IllegalMessage      Reason = "illegal message"   // sizes and properties have errors of package message
+	IllegalOperation    Reason = "illegal operation" // too late, or against what was decided before
+	SubscriptionIllegal Reason = "subscription cannot be understood"
+	SubscriptionMissing Reason = "subscription not told"
+	SubscriptionOld     Reason = "subscription not latest"
+	FilterDataMissing   Reason = "filter data not exist"
+	Failed              Reason = "failed" // for what has no code of its own
 )
 
-// PermissionError refuses a request for lack of permission. Its text is the original's remark.
-type PermissionError struct {
-	Denial Denial
-	Name   string // of the broker, topic or group concerned
-	Topic  string // with DeniedSubscription: the topic that Name, a group, may not read
+// Error names the reason.
+func (r Reason) Error() string { return string(r) }
+
+// Refusal says why the broker does not do what a request asks for.
+type Refusal struct {
+	Reason Reason
+	// Cause has the text: the original's remark, where there is one, and the cause in numbers.
+	Cause error
+	// ForbiddenType is the number that the answer to a pull carries; 0 for none. Source: ForbiddenType.java.
+	ForbiddenType int32
 }
 
-// denied is what the original says of a denial, with the name (1) and the topic (2), and the number that a pull
-// response carries for it. Source: ForbiddenType.java.
-func (d Denial) denied() (remark string, forbiddenType int32) {
-	said := [...]struct {
-		remark        string
-		forbiddenType int32
-	}{
-		DeniedBrokerSend:   {"the broker[%[1]s] sending message is forbidden", 0},
-		DeniedTopicSend:    {"Sending message to topic[%[1]s] is forbidden.", 0},
-		DeniedRetryTopic:   {"the topic[%[1]s] sending message is forbidden", 0},
-		DeniedTransaction:  {"the broker[%[1]s] sending transaction message is forbidden", 0},
-		DeniedBrokerPull:   {"the broker[%[1]s] pulling message is forbidden", 1},
-		DeniedLitePull:     {"the broker[%[1]s] for lite pull consumer is forbidden", 1},
-		DeniedGroup:        {"subscription group no permission, %[1]s", 2},
-		DeniedTopicPull:    {"the topic[%[1]s] pulling message is forbidden", 3},
-		DeniedBroadcast:    {"the consumer group[%[1]s] can not consume by broadcast way", 4},
-		DeniedSubscription: {"the consumer group[%[1]s] is forbidden for topic[%[2]s]", 5},
-		DeniedBrokerPop:    {"the broker[%[1]s] pop message is forbidden", 0},
-		DeniedBrokerPeek:   {"the broker[%[1]s] peeking message is forbidden", 0},
-		DeniedTopicPeek:    {"the topic[%[1]s] peeking message is forbidden", 0},
-	}[d]
-	return said.remark, said.forbiddenType
+// Error returns the text.
+func (e *Refusal) Error() string { return e.Cause.Error() }
+
+// Unwrap makes it its reason and its cause.
+func (e *Refusal) Unwrap() []error { return []error{e.Reason, e.Cause} }
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &Refusal{Reason: reason, Cause: fmt.Errorf(format, args...)}
 }
 
-// Error returns the original's remark.
-func (e *PermissionError) Error() string {
-	remark, _ := e.Denial.denied()
-	return fmt.Sprintf(remark, e.Name, e.Topic)
+// forbid refuses a pull for lack of permission.
+func forbid(forbiddenType int32, format string, args ...any) error {
+	return &Refusal{Reason: NoPermission, Cause: fmt.Errorf(format, args...), ForbiddenType: forbiddenType}
 }
 
-// ForbiddenType returns the number that a pull response carries in forbiddenType, 0 for none.
-func (e *PermissionError) ForbiddenType() int32 {
-	_, number := e.Denial.denied()
-	return number
+// illegal refuses a message for a part of it.
+func illegal(what, reason string) error {
+	return refuse(IllegalMessage, "the message is illegal, %s %s", what, reason)
 }
 
-// QueueIDError says that a topic has no queue of the number asked for.
-type QueueIDError struct {
-	QueueID int32
-	Topic   TopicConfig
-	Pull    bool // the bound is ReadQueueNums, else the larger of read and write
+// notAllowed refuses the value of a parameter.
+func notAllowed(what string, value any, reason string) error {
+	return refuse(IllegalParameter, "%s %v is not allowed: %s", what, value, reason)
 }
 
-// Error names the queue and what the topic has.
-func (e *QueueIDError) Error() string {
-	if e.Pull {
-		return fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]",
-			e.QueueID, e.Topic.Name, e.Topic.ReadQueueNums)
-	}
-	return fmt.Sprintf("request queueId[%d] is illegal, topic[%s] has %d read and %d write queues",
-		e.QueueID, e.Topic.Name, e.Topic.ReadQueueNums, e.Topic.WriteQueueNums)
+// NoTopic says that there is no such topic.
+func NoTopic(topic string) error {
+	return refuse(TopicNotExist, "topic[%s] not exist, apply first please!", topic)
 }
 
-// TopicNotExistError is ErrTopicNotExist with the topic and the original's remark.
-type TopicNotExistError struct {
-	Topic string
-	Cause error // why it was not created, nil when creation was not asked for
+// NoGroup says that there is no such subscription group.
+func NoGroup(group string) error {
+	return refuse(GroupNotExist, "subscription group not exist, %s", group)
 }
 
-// Error returns the original's remark, and the cause.
-func (e *TopicNotExistError) Error() string {
-	text := "topic[" + e.Topic + "] not exist, apply first please!"
-	if e.Cause != nil {
-		text += " " + e.Cause.Error()
-	}
-	return text
+// NoQueue says that a topic has no queue of that number to read.
+func NoQueue(topic *TopicConfig, queueID int32) error {
+	return refuse(IllegalParameter, "queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]",
+		queueID, topic.Name, topic.ReadQueueNums)
 }
 
-// Is makes it an ErrTopicNotExist.
-func (e *TopicNotExistError) Is(target error) bool { return target == ErrTopicNotExist }
-
-// GroupNotExistError is ErrGroupNotExist with the group and the original's remark.
-type GroupNotExistError struct{ Group string }
-
-// Error returns the original's remark.
-func (e *GroupNotExistError) Error() string { return "subscription group not exist, " + e.Group }
-
-// Is makes it an ErrGroupNotExist.
-func (e *GroupNotExistError) Is(target error) bool { return target == ErrGroupNotExist }
-
-// IllegalError says that a message as it was sent cannot be stored. Sizes have their own type:
-// *message.SizeError; so do malformed properties: *message.PropertyError.
-type IllegalError struct {
-	What   string // the part of the message
-	Reason string
+// noQueueToSend says that a topic has no queue of that number at all.
+func noQueueToSend(topic *TopicConfig, queueID int32) error {
+	return refuse(IllegalParameter, "request queueId[%d] is illegal, topic[%s] has %d read and %d write queues",
+		queueID, topic.Name, topic.ReadQueueNums, topic.WriteQueueNums)
 }
 
-// Error names the part and the reason.
-func (e *IllegalError) Error() string { return "the message is illegal, " + e.What + " " + e.Reason }
+// Refusals for lack of permission that several kinds of requests meet.
+func forbiddenBroker(addr string) error {
+	return refuse(NoPermission, "the broker[%s] sending message is forbidden", addr)
+}
+
+func forbiddenSend(topic string) error {
+	return refuse(NoPermission, "Sending message to topic[%s] is forbidden.", topic)
+}
+
+func forbiddenPeek(what, name string) error {
+	return refuse(NoPermission, "the %s[%s] peeking message is forbidden", what, name)
+}
+
+func forbiddenGroup(group string) error {
+	return forbid(2, "subscription group no permission, %s", group)
+}
+
+func forbiddenTopic(group, topic string) error {
+	return forbid(5, "the consumer group[%s] is forbidden for topic[%s]", group, topic)
+}

@@ -5,43 +5,10 @@ package broker
 import (
 	"log/slog"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
-
-// ReplyReason is why a reply did not get to who asked.
-type ReplyReason uint8
-
-// The reasons of a ReplyError.
-const (
-	ReplyWithoutClient ReplyReason = iota + 1 // it has no REPLY_TO_CLIENT
-	ReplyNoChannel                            // the client has no connection here
-	ReplyPushFailed                           // the client did not take it
-)
-
-// ReplyError says why a reply did not get to who asked.
-type ReplyError struct {
-	Reason   ReplyReason
-	ClientID string
-	Cause    error // with ReplyPushFailed
-}
-
-// Error returns the original's remark, and the cause.
-func (e *ReplyError) Error() string {
-	switch e.Reason {
-	case ReplyWithoutClient:
-		return "reply message properties[" + message.PropertyReplyToClient + "] is null"
-	case ReplyNoChannel:
-		return "push reply message fail, channel of <" + e.ClientID + "> not found."
-	default:
-		return "push reply message to " + e.ClientID + " fail: " + e.Cause.Error()
-	}
-}
-
-// Unwrap returns the cause.
-func (e *ReplyError) Unwrap() error { return e.Cause }
 
 // RepliesConfig configures Replies.
 type RepliesConfig struct {
@@ -71,9 +38,8 @@ func NewReplies(cfg RepliesConfig, topics *Topics, clients *Clients, sender *Sen
 
 // Reply gives the message of req to the client that its REPLY_TO_CLIENT names, and then stores it. done is
 // called exactly once; stored tells whether req.Result says where the message is, else the answer to the
-// replier is an id of "0" and an offset of 0. req.Done is not used. Errors: *PermissionError,
-// *TopicNotExistError, *QueueIDError, *message.PropertyError, *message.SizeError, *ReplyError. What cannot be
-// stored is only logged: who asked has it.
+// replier is an id of "0" and an offset of 0. req.Done is not used. Errors: *Refusal,
+// *message.PropertyError, *message.SizeError. What cannot be stored is only logged: who asked has it.
 func (r *Replies) Reply(req *SendRequest, done func(req *SendRequest, stored bool, err error)) {
 	to, properties, err := r.route(req)
 	if err != nil {
@@ -83,7 +49,7 @@ func (r *Replies) Reply(req *SendRequest, done func(req *SendRequest, stored boo
 	r.cfg.Push(to.Channel, req, properties, func(err error) {
 		switch {
 		case err != nil:
-			done(req, false, &ReplyError{Reason: ReplyPushFailed, ClientID: to.ClientID, Cause: err})
+			done(req, false, refuse(Failed, "push reply message to %s fail: %w", to.ClientID, err))
 		case r.cfg.StoreDisabled:
 			done(req, false, nil)
 		default:
@@ -97,21 +63,21 @@ func (r *Replies) route(req *SendRequest) (to Member, properties string, err err
 	cfg, ok := r.topics.Lookup(req.Topic)
 	switch {
 	case IsSendForbidden(req.Topic):
-		return to, "", &PermissionError{Denial: DeniedTopicSend, Name: strings.Clone(req.Topic)}
+		return to, "", forbiddenSend(req.Topic)
 	case !ok:
-		return to, "", &TopicNotExistError{Topic: strings.Clone(req.Topic)}
+		return to, "", NoTopic(req.Topic)
 	case req.QueueID >= max(cfg.WriteQueueNums, cfg.ReadQueueNums):
-		return to, "", &QueueIDError{QueueID: req.QueueID, Topic: *cfg}
+		return to, "", noQueueToSend(cfg, req.QueueID)
 	}
 	if err := message.ValidateProperties(req.Properties); err != nil {
 		return to, "", err
 	}
 	clientID, ok := message.Property(req.Properties, message.PropertyReplyToClient)
 	if !ok {
-		return to, "", &ReplyError{Reason: ReplyWithoutClient}
+		return to, "", refuse(Failed, "reply message properties[%s] is null", message.PropertyReplyToClient)
 	}
 	if to, ok = r.clients.ProducerByID(clientID); !ok {
-		return to, "", &ReplyError{Reason: ReplyNoChannel, ClientID: strings.Clone(clientID)}
+		return to, "", refuse(Failed, "push reply message fail, channel of <%s> not found.", clientID)
 	}
 	now := strconv.FormatInt(time.Now().UnixMilli(), 10)
 	return to, message.SetProperty(req.Properties, message.PropertyPushReplyTime, now), nil

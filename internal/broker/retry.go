@@ -3,8 +3,6 @@
 package broker
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -31,12 +29,8 @@ const deadLetterDelay = "-1"
 // back or because it consumes in order. A message over its maximum, and any of a group that holds queue
 // locks, goes to the dead letter topic. Source: handleRetryAndDLQ.
 func (s *Sender) acceptRetry(req *SendRequest) error {
-	group := retryGroup(req.Topic)
-	if cfg, ok := s.groups.Lookup(group); ok {
-		return s.putRetry(req, cfg)
-	}
-	s.groups.Ensure(group, func(cfg *GroupConfig, err error) {
-		if err = groupMissing(group, err); err == nil {
+	s.groups.Ensure(retryGroup(req.Topic), func(cfg *GroupConfig, err error) {
+		if err == nil {
 			err = s.putRetry(req, cfg)
 		}
 		if err != nil {
@@ -70,28 +64,6 @@ func (s *Sender) putRetry(req *SendRequest, group *GroupConfig) error {
 // retryGroup returns the group that a retry topic belongs to.
 func retryGroup(topic string) string { return strings.TrimPrefix(topic, RetryPrefix) }
 
-// groupMissing gives ErrGroupNotExist its name.
-func groupMissing(group string, err error) error {
-	if errors.Is(err, ErrGroupNotExist) {
-		return &GroupNotExistError{Group: strings.Clone(group)}
-	}
-	return err
-}
-
-// LookupError says that a message that was to be sent back cannot be read.
-type LookupError struct {
-	Offset message.LogOffset
-	Cause  error
-}
-
-// Error returns the original's remark and the cause.
-func (e *LookupError) Error() string {
-	return fmt.Sprintf("look message by offset failed, %d: %v", e.Offset, e.Cause)
-}
-
-// Unwrap returns the cause.
-func (e *LookupError) Unwrap() error { return e.Cause }
-
 // SendBackRequest asks to deliver a message to a group again later, or to make it a dead letter. Its strings
 // may alias a buffer that lives until Done.
 type SendBackRequest struct {
@@ -115,15 +87,10 @@ type SendBackRequest struct {
 // SendBack stores a copy of the message in the group's retry topic, delayed, or in its dead letter topic when
 // it was tried as often as it may be. The copy keeps the original's topic in RETRY_TOPIC and its id in
 // ORIGIN_MESSAGE_ID. A group whose config has no retry queues drops the message. Errors given to Done:
-// *GroupNotExistError, *NameError, *PermissionError, *LookupError, *message.SizeError, and those of
-// store.Append. Source: consumerSendMsgBack.
+// *Refusal, *message.SizeError, and those of store.Append. Source: consumerSendMsgBack.
 func (s *Sender) SendBack(req *SendBackRequest) {
-	if cfg, ok := s.groups.Lookup(req.Group); ok {
-		s.sendBack(req, cfg)
-		return
-	}
 	s.groups.Ensure(req.Group, func(cfg *GroupConfig, err error) {
-		if err = groupMissing(req.Group, err); err != nil {
+		if err != nil {
 			req.Done(req, err)
 			return
 		}
@@ -133,7 +100,7 @@ func (s *Sender) SendBack(req *SendBackRequest) {
 
 func (s *Sender) sendBack(req *SendBackRequest, group *GroupConfig) {
 	if s.cfg.WriteDisabled {
-		req.Done(req, &PermissionError{Denial: DeniedBrokerSend, Name: s.cfg.BrokerAddr})
+		req.Done(req, forbiddenBroker(s.cfg.BrokerAddr))
 		return
 	}
 	if group.RetryQueueNums <= 0 {
@@ -158,15 +125,15 @@ func (s *Sender) sendBack(req *SendBackRequest, group *GroupConfig) {
 // copyBack reads the message and stores its copy. When it returns nil, Done was or will be called.
 func (s *Sender) copyBack(req *SendBackRequest, group *GroupConfig, retry *TopicConfig) error {
 	if !retry.Writable() {
-		return &PermissionError{Denial: DeniedRetryTopic, Name: retry.Name}
+		return refuse(NoPermission, "the topic[%s] sending message is forbidden", retry.Name)
 	}
+	var m message.Message
 	rec, err := s.store.Record(req.Offset)
-	if err != nil {
-		return &LookupError{Offset: req.Offset, Cause: err}
+	if err == nil {
+		m, err = message.Decode(rec)
 	}
-	m, err := message.Decode(rec)
 	if err != nil {
-		return &LookupError{Offset: req.Offset, Cause: err}
+		return refuse(Failed, "look message by offset failed, %d: %w", req.Offset, err)
 	}
 	if req.May != nil {
 		if err := req.May(m.Topic); err != nil {

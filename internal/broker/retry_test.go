@@ -179,12 +179,12 @@ func TestSendBackRefusals(t *testing.T) {
 	}{
 		{
 			name: "unknown group", world: func(c *worldConfig) { c.groups.AutoCreateDisabled = true }, group: "x",
-			want: asError(func(e *GroupNotExistError) bool { return e.Group == "x" }),
+			want: refusal(GroupNotExist, "subscription group not exist, x"),
 		},
-		{name: "bad group name", group: "a.b", want: asError[*NameError](nil)},
+		{name: "bad group name", group: "a.b", want: refusal(IllegalParameter, "illegal characters")},
 		{
 			name: "broker without write permission", world: func(c *worldConfig) { c.sender.WriteDisabled = true },
-			group: "g", want: denied(DeniedBrokerSend),
+			group: "g", want: denied("the broker[10.0.0.1] sending message"),
 		},
 		{
 			name: "no such message", group: "g", off: 12345,
@@ -193,7 +193,7 @@ func TestSendBackRefusals(t *testing.T) {
 			},
 		},
 		{
-			name: "retry topic not writable", group: "g", want: denied(DeniedRetryTopic),
+			name: "retry topic not writable", group: "g", want: denied("sending message is forbidden"),
 			setUp: func(t *testing.T, w *world) {
 				t.Helper()
 				var o outcome
@@ -306,8 +306,7 @@ func TestSendToTheRetryTopicOfAnUnknownGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *worldConfig) { c.groups.AutoCreateDisabled = true })
 	_, err := w.send(t, "%RETRY%g", "body")
-	if !asError(func(e *GroupNotExistError) bool { return e.Group == "g" })(err) ||
-		!errors.Is(err, ErrGroupNotExist) {
+	if !refusal(GroupNotExist, "subscription group not exist, g")(err) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -373,7 +372,7 @@ func TestDelayLevelsTable(t *testing.T) {
 		t.Errorf("own table %v, %v", own, err)
 	}
 	for _, bad := range []string{"1", "s", "1x", "1s -2s", "1.5s", "9999999999999d", strings.Repeat("1s ", 256)} {
-		if _, err := ParseDelayLevels(bad); !asError[*InvalidError](nil)(err) {
+		if _, err := ParseDelayLevels(bad); !refusal(IllegalParameter, "messageDelayLevel "+bad)(err) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -5,10 +5,10 @@ package broker
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -150,9 +150,8 @@ type sending struct {
 	recall    string
 }
 
-// Send stores what req describes and calls req.Done. Errors given to Done: *NameError, *PermissionError,
-// *TopicNotExistError, *QueueIDError, *GroupNotExistError, *message.SizeError, *message.PropertyError,
-// *message.FormatError (a malformed batch body), *IllegalError, ErrTimerDisabled, and those of store.Append.
+// Send stores what req describes and calls req.Done. Errors given to Done: *Refusal, *message.SizeError,
+// *message.PropertyError, *message.FormatError (a malformed batch body), and those of store.Append.
 // What was refused is not stored.
 func (s *Sender) Send(req *SendRequest) {
 	if err := s.send(req); err != nil {
@@ -164,7 +163,7 @@ func (s *Sender) Send(req *SendRequest) {
 func (s *Sender) send(req *SendRequest) error {
 	cfg, ok := s.topics.Lookup(req.Topic)
 	if s.cfg.WriteDisabled && ok && cfg.Order {
-		return &PermissionError{Denial: DeniedBrokerSend, Name: s.cfg.BrokerAddr}
+		return forbiddenBroker(s.cfg.BrokerAddr)
 	}
 	if !ok {
 		if err := ValidateTopic(req.Topic); err != nil {
@@ -172,7 +171,7 @@ func (s *Sender) send(req *SendRequest) error {
 		}
 	}
 	if IsSendForbidden(req.Topic) {
-		return &PermissionError{Denial: DeniedTopicSend, Name: strings.Clone(req.Topic)}
+		return forbiddenSend(req.Topic)
 	}
 	if ok {
 		return s.accept(req, cfg)
@@ -192,8 +191,8 @@ func (s *Sender) createTopic(req *SendRequest) {
 		sysFlag = unitFlag
 	}
 	resume := func(cfg *TopicConfig, err error) {
-		if errors.Is(err, ErrTopicNotExist) {
-			err = &TopicNotExistError{Topic: strings.Clone(req.Topic), Cause: err}
+		if errors.Is(err, TopicNotExist) {
+			err = fmt.Errorf("%w %w", NoTopic(req.Topic), err)
 		}
 		if err == nil {
 			err = s.accept(req, cfg)
@@ -204,7 +203,7 @@ func (s *Sender) createTopic(req *SendRequest) {
 	}
 	s.topics.EnsureForSend(req.Topic, req.Create.DefaultTopic, req.Create.QueueNums, sysFlag,
 		func(cfg *TopicConfig, err error) {
-			if errors.Is(err, ErrTopicNotExist) && IsRetryTopic(req.Topic) {
+			if errors.Is(err, TopicNotExist) && IsRetryTopic(req.Topic) {
 				s.topics.EnsureTopic(TopicConfig{
 					Name: req.Topic, ReadQueueNums: 1, WriteQueueNums: 1,
 					Perm: PermRead | PermWrite, SysFlag: sysFlag,
@@ -219,7 +218,7 @@ func (s *Sender) createTopic(req *SendRequest) {
 func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	tooHigh := req.QueueID >= max(cfg.WriteQueueNums, cfg.ReadQueueNums)
 	if tooHigh || req.QueueID < 0 && cfg.WriteQueueNums <= 0 {
-		return &QueueIDError{QueueID: req.QueueID, Topic: *cfg}
+		return noQueueToSend(cfg, req.QueueID)
 	}
 	req.queueID = req.QueueID
 	if req.queueID < 0 {
@@ -231,7 +230,7 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	}
 	switch {
 	case len(req.Body) == 0:
-		return &IllegalError{What: "body", Reason: "is empty"}
+		return illegal("body", "is empty")
 	case len(req.Body) > s.MaxMessageBytes():
 		return &message.SizeError{What: "message body", Limit: s.MaxMessageBytes(), Actual: len(req.Body)}
 	case req.Batch:
@@ -303,7 +302,7 @@ func (s *Sender) park(req *SendRequest, m *message.Message, half bool) (err erro
 		return err
 	}
 	if s.noHalf.Load() {
-		return &PermissionError{Denial: DeniedTransaction, Name: s.cfg.BrokerAddr}
+		return refuse(NoPermission, "the broker[%s] sending transaction message is forbidden", s.cfg.BrokerAddr)
 	}
 	if err := s.timing.check(&req.seen, now); err != nil {
 		return err
@@ -316,7 +315,7 @@ func (s *Sender) park(req *SendRequest, m *message.Message, half bool) (err erro
 // for their time, and nobody gets it.
 func (s *Sender) putCancel(req *SendRequest) error {
 	if s.recall == nil {
-		return &IllegalError{What: "property " + message.PropertyTimerDelUniqueKey, Reason: "is not supported"}
+		return illegal("property "+message.PropertyTimerDelUniqueKey, "is not supported")
 	}
 	req.due, req.write.State, req.write.Assigned = 0, nil, nil
 	s.recall.cancelMessage(req.Topic, req.seen.cancels, func(err error) {

@@ -17,7 +17,7 @@ func (s *Sender) acceptBatch(req *SendRequest) error {
 		return &message.SizeError{What: "topic", Limit: MaxTopicBytes, Actual: n}
 	}
 	if IsRetryTopic(req.Topic) {
-		return &IllegalError{What: "batch request", Reason: "does not support retry group " + req.Topic}
+		return illegal("batch request", "does not support retry group "+req.Topic)
 	}
 	if err := req.seen.scan(req.Properties); err != nil {
 		return err
@@ -57,7 +57,7 @@ func checkBatch(batch []byte) (count int, err error) {
 			err = seen.checkMember(0)
 		}
 		if err == nil && len(body) == 0 {
-			err = &IllegalError{What: "body", Reason: "is empty"}
+			err = illegal("body", "is empty")
 		}
 		if err != nil {
 			return fmt.Errorf("message %d of the batch: %w", count, err)
@@ -71,11 +71,11 @@ func checkBatch(batch []byte) (count int, err error) {
 func (n *noted) checkMember(sysFlag int32) error {
 	switch {
 	case n.delayLevel > 0 || n.timer.by != timerNone:
-		return &IllegalError{What: "message", Reason: "is delayed, which a batch does not support"}
+		return illegal("message", "is delayed, which a batch does not support")
 	case n.transaction || sysFlag&message.TransactionMask != message.TransactionNone:
-		return &IllegalError{What: "message", Reason: "is transactional, which a batch does not support"}
+		return illegal("message", "is transactional, which a batch does not support")
 	case n.innerBatch || sysFlag&(message.SysFlagInnerBatch|message.SysFlagNeedUnwrap) != 0:
-		return &IllegalError{What: "message", Reason: "is an inner batch, and the topic does not store those"}
+		return illegal("message", innerBatch)
 	}
 	return nil
 }

@@ -68,20 +68,55 @@ func TestBatchRefusals(t *testing.T) {
 		want   func(error) bool
 	}{
 		{name: "good", body: batch("b", "")},
-		{name: "C028 member with DELAY", body: bad("DELAY", "3"), want: illegal("message")},
-		{name: "C028 member with TIMER_DELAY_SEC", body: bad("TIMER_DELAY_SEC", "10"), want: illegal("message")},
-		{name: "C028 member with TIMER_DELAY_MS", body: bad("TIMER_DELAY_MS", "10"), want: illegal("message")},
-		{name: "C028 member with TIMER_DELIVER_MS", body: bad("TIMER_DELIVER_MS", "10"), want: illegal("message")},
-		{name: "member with delay 0", body: bad("DELAY", "0")},
-		{name: "member with a transaction", body: bad("TRAN_MSG", "true"), want: illegal("message")},
-		{name: "inner batch member", body: bad("INNER_NUM", "2"), want: illegal("message")},
-		{name: "batch with DELAY", body: batch("b", ""), change: withProps("DELAY", "3"), want: illegal("message")},
 		{
-			name: "batch with a transaction", body: batch("b", ""),
-			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared }, want: illegal("message"),
+			name: "C028 member with DELAY",
+			body: bad("DELAY", "3"),
+			want: refusal(IllegalMessage, "the message is illegal, "+"message"),
 		},
-		{name: "empty member", body: batch("b", "", "", ""), want: illegal("body")},
-		{name: "no member", body: []byte{}, want: illegal("body")},
+		{
+			name: "C028 member with TIMER_DELAY_SEC",
+			body: bad("TIMER_DELAY_SEC", "10"),
+			want: refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{
+			name: "C028 member with TIMER_DELAY_MS",
+			body: bad("TIMER_DELAY_MS", "10"),
+			want: refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{
+			name: "C028 member with TIMER_DELIVER_MS",
+			body: bad("TIMER_DELIVER_MS", "10"),
+			want: refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{name: "member with delay 0", body: bad("DELAY", "0")},
+		{
+			name: "member with a transaction",
+			body: bad("TRAN_MSG", "true"),
+			want: refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{
+			name: "inner batch member",
+			body: bad("INNER_NUM", "2"),
+			want: refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{
+			name:   "batch with DELAY",
+			body:   batch("b", ""),
+			change: withProps("DELAY", "3"),
+			want:   refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{
+			name:   "batch with a transaction",
+			body:   batch("b", ""),
+			change: func(r *SendRequest) { r.SysFlag = message.TransactionPrepared },
+			want:   refusal(IllegalMessage, "the message is illegal, "+"message"),
+		},
+		{
+			name: "empty member",
+			body: batch("b", "", "", ""),
+			want: refusal(IllegalMessage, "the message is illegal, "+"body"),
+		},
+		{name: "no member", body: []byte{}, want: refusal(IllegalMessage, "the message is illegal, "+"body")},
 		{name: "cut", body: batch("b", "")[:20], want: asError[*message.FormatError](nil)},
 		{
 			name: "C030 separator in a member",
@@ -97,7 +132,12 @@ func TestBatchRefusals(t *testing.T) {
 			name: "C031 65536 in a member", body: batch("b", props("p", strings.Repeat("v", 65533))),
 			want: asError[*message.FormatError](nil),
 		},
-		{name: "retry topic", topic: "%RETRY%g", body: batch("b", ""), want: illegal("batch request")},
+		{
+			name:  "retry topic",
+			topic: "%RETRY%g",
+			body:  batch("b", ""),
+			want:  refusal(IllegalMessage, "the message is illegal, "+"batch request"),
+		},
 		{
 			name: "long retry topic", topic: "%RETRY%" + strings.Repeat("g", 121), body: batch("b", ""),
 			want: tooLarge("topic", 127, 128),

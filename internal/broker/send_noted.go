@@ -9,6 +9,9 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
+// innerBatch is what is wrong with a batch that its producer stored as one message.
+const innerBatch = "is an inner batch, and the topic does not store those"
+
 // noted is what the broker acts on among the properties of a message. One pass over the encoded text finds
 // all of it.
 type noted struct {
@@ -39,7 +42,7 @@ func (n *noted) kind() MessageKind {
 	return KindNormal
 }
 
-// scan reads an encoded properties text. Errors: *message.SizeError, *message.PropertyError, *IllegalError.
+// scan reads an encoded properties text. Errors: *message.SizeError, *message.PropertyError, IllegalMessage.
 func (n *noted) scan(props string) error {
 	*n = noted{immunity: noImmunity, priority: -1}
 	delay := ""
@@ -81,10 +84,8 @@ func (n *noted) scan(props string) error {
 	}
 	if delay != "" {
 		if n.delayLevel, err = strconv.Atoi(delay); err != nil {
-			return &IllegalError{
-				What:   "property " + message.PropertyDelayLevel,
-				Reason: "is not the number of a delay level: " + strconv.Quote(delay),
-			}
+			return illegal("property "+message.PropertyDelayLevel,
+				"is not the number of a delay level: "+strconv.Quote(delay))
 		}
 	}
 	return nil
@@ -99,13 +100,13 @@ func (n *noted) asksForTime() bool {
 // half message.
 func (n *noted) check(req *SendRequest) (half bool, err error) {
 	if n.innerBatch || req.SysFlag&(message.SysFlagInnerBatch|message.SysFlagNeedUnwrap) != 0 {
-		return false, &IllegalError{What: "message", Reason: "is an inner batch, and the topic does not store those"}
+		return false, illegal("message", innerBatch)
 	}
 	switch req.SysFlag & message.TransactionMask {
 	case message.TransactionPrepared:
 		return true, nil
 	case message.TransactionRollback:
-		return false, &IllegalError{What: "sysFlag", Reason: "says that the message was rolled back"}
+		return false, illegal("sysFlag", "says that the message was rolled back")
 	}
 	return n.transaction &&
 		(req.ReconsumeTimes <= 0 || n.delayLevel <= 0), nil // else a retry by a client before 4.6.1

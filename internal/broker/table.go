@@ -235,8 +235,8 @@ func (t *table[V]) change(name string, next func(cur *V) (*V, error), done func(
 	t.edit([]edit[V]{{name: name, next: next}}, done)
 }
 
-// ensure is an edit after which done gets the value; missing says that it was deleted in between.
-func (t *table[V]) ensure(ed edit[V], missing error, done func(*V, error)) {
+// ensure is an edit after which done gets the value; missing is the error when it was deleted in between.
+func (t *table[V]) ensure(ed edit[V], missing func(name string) error, done func(*V, error)) {
 	ed.name = strings.Clone(ed.name)
 	t.edit([]edit[V]{ed}, func(err error) {
 		v, ok := t.live.Load(ed.name)
@@ -244,7 +244,7 @@ func (t *table[V]) ensure(ed edit[V], missing error, done func(*V, error)) {
 		case err != nil:
 			done(nil, err)
 		case !ok:
-			done(nil, fmt.Errorf("%s was deleted: %w", ed.name, missing))
+			done(nil, missing(ed.name))
 		default:
 			done(v, nil)
 		}

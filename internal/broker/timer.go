@@ -3,9 +3,7 @@
 package broker
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/message"
@@ -14,22 +12,6 @@ import (
 
 // DefaultTimerMaxDelay is how far ahead a message may ask to be delivered, through whatever door it comes.
 const DefaultTimerMaxDelay = 40 * 24 * time.Hour
-
-// TimerError refuses a message for the delivery time it asks for.
-type TimerError struct {
-	Property string        // that asks for it
-	Value    string        // as it was sent
-	Limit    time.Duration // the longest delay accepted
-	Reason   string
-}
-
-// Error begins with the original's remark, and names property, value and limit.
-func (e *TimerError) Error() string {
-	return fmt.Sprintf(
-		"timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
-		e.Limit.Milliseconds(), inDays(e.Limit), e.Property, e.Value, e.Reason,
-	)
-}
 
 // inDays writes whole days as such.
 func inDays(d time.Duration) string {
@@ -71,25 +53,29 @@ func (r *timerRequest) note(by timerProperty, value string) {
 	}
 }
 
+// refuse refuses the delivery time: with the original's remark, property, value and limit.
+func (r timerRequest) refuse(limit time.Duration, reason string) error {
+	return refuse(IllegalMessage,
+		"timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
+		limit.Milliseconds(), inDays(limit), r.by, r.value, reason)
+}
+
 // due returns when the message is due, in ms; now or earlier means at once. The longest delay accepted is
-// limit. Errors: *TimerError. Known difference: the original delivers what is negative or overflows at once.
+// limit. Errors: IllegalMessage. Known difference: the original delivers what is negative or overflows at once.
 func (r timerRequest) due(now time.Time, limit time.Duration) (int64, error) {
-	refuse := func(reason string) (int64, error) {
-		return 0, &TimerError{Property: r.by.String(), Value: strings.Clone(r.value), Limit: limit, Reason: reason}
-	}
 	n, err := strconv.ParseInt(r.value, 10, 64)
 	switch {
 	case n < 0:
-		return refuse("is negative")
+		return 0, r.refuse(limit, "is negative")
 	case err != nil && n != 0: // ParseInt's answer when the number is too large
-		return refuse("is too far ahead")
+		return 0, r.refuse(limit, "is too far ahead")
 	case err != nil:
-		return refuse("is not a whole number")
+		return 0, r.refuse(limit, "is not a whole number")
 	}
 	at, unit := now.UnixMilli(), int64(1)
 	if r.by == timerDeliverMillis {
 		if n-at > limit.Milliseconds() {
-			return refuse("is too far ahead")
+			return 0, r.refuse(limit, "is too far ahead")
 		}
 		return n, nil
 	}
@@ -97,7 +83,7 @@ func (r timerRequest) due(now time.Time, limit time.Duration) (int64, error) {
 		unit = time.Second.Milliseconds()
 	}
 	if n > limit.Milliseconds()/unit {
-		return refuse("is too far ahead")
+		return 0, r.refuse(limit, "is too far ahead")
 	}
 	return at + n*unit, nil
 }
@@ -143,10 +129,8 @@ func (t timing) place(w *store.Write, m *message.Message, seen *noted, now time.
 		parkUntil(w, m, due)
 		return due, nil
 	case seen.cancels != "":
-		return 0, &TimerError{
-			Property: seen.timer.by.String(), Value: strings.Clone(seen.timer.value), Limit: t.limit,
-			Reason: "is over, and what " + message.PropertyTimerDelUniqueKey + " names cannot be called back",
-		}
+		return 0, seen.timer.refuse(t.limit,
+			"is over, and what "+message.PropertyTimerDelUniqueKey+" names cannot be called back")
 	}
 	return 0, nil
 }

@@ -4,7 +4,6 @@ package broker
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -126,7 +125,7 @@ func (t *Topics) SetAutoCreate(allowed bool) { t.autoCreate.Store(allowed) }
 
 // Put creates or changes a topic. cfg.Attributes are changes as ParseAttributes returns them: "+name" sets,
 // "-name" takes away; a new topic takes "+" only. Putting what is there already stores nothing and succeeds.
-// Errors: *NameError, *InvalidError, *AttributeError, and those of the store. Source:
+// Errors: *Refusal and those of the store. Source:
 // AdminBrokerProcessor.java updateAndCreateTopic.
 func (t *Topics) Put(cfg TopicConfig, done func(error)) {
 	t.PutAll([]TopicConfig{cfg}, done)
@@ -153,29 +152,21 @@ func (t *Topics) check(cfg *TopicConfig) error {
 		return err
 	}
 	if t.IsSystem(cfg.Name) {
-		return &NameError{What: "topic", Name: strings.Clone(cfg.Name), Reason: NameReserved}
+		return reserved(cfg.Name)
 	}
 	for _, n := range []struct {
 		what  string
 		value int32
 	}{{"readQueueNums", cfg.ReadQueueNums}, {"writeQueueNums", cfg.WriteQueueNums}} {
 		if n.value < 0 || n.value > maxQueueNums {
-			return &InvalidError{
-				What: n.what, Value: strconv.Itoa(int(n.value)),
-				Reason: "a topic has 0 to " + strconv.Itoa(maxQueueNums) + " queues",
-			}
+			return notAllowed(n.what, n.value, "a topic has 0 to "+strconv.Itoa(maxQueueNums)+" queues")
 		}
 	}
 	if cfg.Perm&^permAll != 0 {
-		return &InvalidError{
-			What: "perm", Value: strconv.Itoa(int(cfg.Perm)),
-			Reason: "it is a sum of 1 inherit, 2 write, 4 read, 8 priority",
-		}
+		return notAllowed("perm", cfg.Perm, "it is a sum of 1 inherit, 2 write, 4 read, 8 priority")
 	}
 	if cfg.Attributes["+"+AttributeMessageType] == "MIXED" {
-		return &InvalidError{
-			What: AttributeMessageType, Value: "MIXED", Reason: "MIXED message type is not supported.",
-		}
+		return notAllowed(AttributeMessageType, "MIXED", "MIXED message type is not supported.")
 	}
 	return nil
 }
@@ -197,7 +188,7 @@ func (t *Topics) merge(cur *TopicConfig, cfg TopicConfig) (*TopicConfig, error) 
 }
 
 // EnsureForSend gives done the config of topic, after creating it if need be: with queueNums queues, but no
-// more than defaultTopic has, and with what defaultTopic grants. done gets ErrTopicNotExist when topics are
+// more than defaultTopic has, and with what defaultTopic grants. done gets TopicNotExist when topics are
 // not created on send or defaultTopic does not allow it. Many calls for one topic store it once. Source:
 // TopicConfigManager.java createTopicInSendMessageMethod. Known differences: with automatic creation off no
 // default topic helps, whatever its name; a topic gets one queue at least.
@@ -221,20 +212,20 @@ func (t *Topics) EnsureForSend(topic, defaultTopic string, queueNums, sysFlag in
 }
 
 func (t *Topics) afterExample(topic, defaultTopic string, queueNums, sysFlag int32) (*TopicConfig, error) {
-	refuse := func(why string) (*TopicConfig, error) {
+	missing := func(why string) (*TopicConfig, error) {
 		t.cfg.Logger.Warn("topic not created on send", "topic", topic, "default_topic", defaultTopic,
 			"reason", why)
-		return nil, fmt.Errorf("create topic %s on send: %s: %w", topic, why, ErrTopicNotExist)
+		return nil, refuse(TopicNotExist, "create topic %s on send: %s: topic not exist", topic, why)
 	}
 	if !t.autoCreate.Load() {
-		return refuse("autoCreateTopicEnable is false")
+		return missing("autoCreateTopicEnable is false")
 	}
 	example, ok := t.Lookup(defaultTopic)
 	if !ok {
-		return refuse("default topic " + defaultTopic + " does not exist")
+		return missing("default topic " + defaultTopic + " does not exist")
 	}
 	if example.Perm&PermInherit == 0 {
-		return refuse("default topic " + defaultTopic + " has no inherit permission")
+		return missing("default topic " + defaultTopic + " has no inherit permission")
 	}
 	queues := max(1, min(queueNums, example.WriteQueueNums))
 	return &TopicConfig{
@@ -293,7 +284,7 @@ func (c *TopicConfig) ordered(set bool) *TopicConfig {
 func (t *Topics) ensure(topic string, done func(*TopicConfig, error),
 	next func(*TopicConfig) (*TopicConfig, error),
 ) {
-	t.table.ensure(t.edit(strings.Clone(topic), next), ErrTopicNotExist, done)
+	t.table.ensure(t.edit(strings.Clone(topic), next), NoTopic, done)
 }
 
 // edit is a change of one topic with what goes along: see with.

@@ -22,20 +22,6 @@ const (
 	attributePriorityFactor = "priority.factor" // of groups
 )
 
-// AttributeError says why a change of attributes was refused.
-type AttributeError struct {
-	Key    string // without its sign; empty when the text as a whole is wrong
-	Reason string
-}
-
-// Error names reason and attribute.
-func (e *AttributeError) Error() string {
-	if e.Key == "" {
-		return e.Reason
-	}
-	return e.Reason + " key: " + e.Key
-}
-
 // attribute is what a name may be set to.
 type attribute struct {
 	fixed   bool // may be given on creation only
@@ -44,7 +30,7 @@ type attribute struct {
 }
 
 // ParseAttributes reads a change of attributes as tools send it, "+name=value,-name", into "+name" → value
-// and "-name" → "". Errors: *AttributeError. Source: AttributeParser.java.
+// and "-name" → "". Errors: Failed. Source: AttributeParser.java.
 func ParseAttributes(text string) (map[string]string, error) {
 	changes := map[string]string{}
 	if text == "" {
@@ -54,12 +40,12 @@ func ParseAttributes(text string) (map[string]string, error) {
 		key, value, set := strings.Cut(part, "=")
 		switch {
 		case set && !strings.HasPrefix(key, "+"):
-			return nil, &AttributeError{Reason: "add/alter attribute format is wrong: " + key}
+			return nil, refuse(Failed, "add/alter attribute format is wrong: %s", key)
 		case !set && !strings.HasPrefix(key, "-"):
-			return nil, &AttributeError{Reason: "delete attribute format is wrong: " + key}
+			return nil, refuse(Failed, "delete attribute format is wrong: %s", key)
 		}
 		if _, ok := changes[key]; ok {
-			return nil, &AttributeError{Reason: "key duplication: " + key}
+			return nil, refuse(Failed, "key duplication: %s", key)
 		}
 		changes[key] = value
 	}
@@ -82,10 +68,10 @@ func alterAttributes(create bool, all map[string]attribute, current, changes map
 			name = key[1:]
 		}
 		if name == "" || strings.ContainsAny(name, "+-") {
-			return nil, &AttributeError{Key: key, Reason: "kv string format wrong."}
+			return nil, refuse(Failed, "kv string format wrong. key: %s", key)
 		}
 		if seen[name] {
-			return nil, &AttributeError{Key: name, Reason: "alter duplication key."}
+			return nil, refuse(Failed, "alter duplication key. key: %s", name)
 		}
 		seen[name] = true
 		if err := alterOne(create, all, result, key[0], name, changes[key]); err != nil {
@@ -98,7 +84,7 @@ func alterAttributes(create bool, all map[string]attribute, current, changes map
 func alterOne(create bool, all map[string]attribute, result map[string]string, sign byte,
 	name, value string,
 ) error {
-	fail := func(reason string) error { return &AttributeError{Key: name, Reason: reason} }
+	fail := func(reason string) error { return refuse(Failed, "%s key: %s", reason, name) }
 	_, exists := result[name]
 	switch {
 	case create && sign != '+':

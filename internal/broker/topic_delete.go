@@ -5,15 +5,15 @@ package broker
 import "strings"
 
 // Delete removes a topic: its config, its queues, the offsets of all groups in it, and the pop retry topics
-// of these groups, in one write. Of a topic that does not exist the offsets go. Errors: *NameError for a
+// of these groups, in one write. Of a topic that does not exist the offsets go. Errors: IllegalParameter for a
 // blank name or a system topic, and those of the store. Source: AdminBrokerProcessor.java deleteTopic.
 func (t *Topics) Delete(name string, done func(error)) {
 	if strings.TrimSpace(name) == "" {
-		done(&NameError{What: "topic", Reason: NameBlank})
+		done(ValidateTopic(name))
 		return
 	}
 	if t.IsSystem(name) {
-		done(&NameError{What: "topic", Name: strings.Clone(name), Reason: NameReserved})
+		done(reserved(name))
 		return
 	}
 	if _, ok := t.Lookup(name); !ok {

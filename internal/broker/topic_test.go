@@ -85,41 +85,38 @@ func TestTopicPutRefusals(t *testing.T) {
 		}
 		return cfg
 	}
-	var name *NameError
-	var invalid *InvalidError
-	var attribute *AttributeError
 	for _, tc := range []struct {
 		name string
 		cfg  TopicConfig
-		as   any
+		as   Reason
 		text string
 	}{
-		{"bad name", plainTopic("a.b"), &name, "illegal characters"},
-		{"system topic", plainTopic("TBW102"), &name, "The topic[TBW102] is conflict with system topic."},
-		{"cluster's name", plainTopic("DefaultCluster"), &name, "conflict with system topic"},
-		{"negative queues", with(func(c *TopicConfig) { c.ReadQueueNums = -1 }), &invalid, "readQueueNums -1"},
-		{"too many queues", with(func(c *TopicConfig) { c.WriteQueueNums = 65536 }), &invalid, "0 to 65535 queues"},
-		{"unknown permission", with(func(c *TopicConfig) { c.Perm = 16 }), &invalid, "perm 16"},
-		{"mixed", attrs("orders", "+message.type", "MIXED"), &invalid, "MIXED message type is not supported."},
-		{"no sign", attrs("orders", "message.type", "FIFO"), &attribute, ""},
+		{"bad name", plainTopic("a.b"), IllegalParameter, "illegal characters"},
+		{"system topic", plainTopic("TBW102"), IllegalParameter, "The topic[TBW102] is conflict with system topic."},
+		{"cluster's name", plainTopic("DefaultCluster"), IllegalParameter, "conflict with system topic"},
+		{"negative queues", with(func(c *TopicConfig) { c.ReadQueueNums = -1 }), IllegalParameter, "readQueueNums -1"},
+		{"too many queues", with(func(c *TopicConfig) { c.WriteQueueNums = 65536 }), IllegalParameter, "0 to 65535 queues"},
+		{"unknown permission", with(func(c *TopicConfig) { c.Perm = 16 }), IllegalParameter, "perm 16"},
+		{"mixed", attrs("orders", "+message.type", "MIXED"), IllegalParameter, "MIXED message type is not supported."},
+		{"no sign", attrs("orders", "message.type", "FIFO"), Failed, ""},
 		{
-			"minus on create", attrs("orders", "-message.type", ""), &attribute,
+			"minus on create", attrs("orders", "-message.type", ""), Failed,
 			"only add attribute is supported while creating topic. key: message.type",
 		},
-		{"unknown attribute", attrs("orders", "+colour", "red"), &attribute, "unsupported key: colour"},
-		{"unknown value", attrs("orders", "+message.type", "SLOW"), &attribute, `value "SLOW" is not in set`},
-		{"not supported value", attrs("orders", "+cleanup.policy", "COMPACTION"), &attribute, "is not supported"},
-		{"reserve time", attrs("orders", "+reserve.time", "5"), &attribute, "Update topic reserveTime not supported"},
-		{"range", attrs("orders", "+lite.topic.expiration", "43201"), &attribute, "range(-1, 43200)"},
-		{"delete what is not there", attrs("known", "-message.type", ""), &attribute, "nonexistent"},
-		{"fixed", attrs("known", "+queue.type", "SimpleCQ"), &attribute, "unchangeable"},
-		{"twice", attrs("known", "+message.type", "FIFO", "-message.type", ""), &attribute, "duplication"},
+		{"unknown attribute", attrs("orders", "+colour", "red"), Failed, "unsupported key: colour"},
+		{"unknown value", attrs("orders", "+message.type", "SLOW"), Failed, `value "SLOW" is not in set`},
+		{"not supported value", attrs("orders", "+cleanup.policy", "COMPACTION"), Failed, "is not supported"},
+		{"reserve time", attrs("orders", "+reserve.time", "5"), Failed, "Update topic reserveTime not supported"},
+		{"range", attrs("orders", "+lite.topic.expiration", "43201"), Failed, "range(-1, 43200)"},
+		{"delete what is not there", attrs("known", "-message.type", ""), Failed, "nonexistent"},
+		{"fixed", attrs("known", "+queue.type", "SimpleCQ"), Failed, "unchangeable"},
+		{"twice", attrs("known", "+message.type", "FIFO", "-message.type", ""), Failed, "duplication"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var o outcome
 			s.topics.Put(tc.cfg, o.done)
 			o.want(t, 1, false)
-			if !errors.As(o.err, tc.as) || !strings.Contains(o.err.Error(), tc.text) {
+			if !refusal(tc.as, tc.text)(o.err) {
 				t.Errorf("refused with %T %v, want %q", o.err, o.err, tc.text)
 			}
 			if len(s.journal.pending) != 0 {
@@ -262,7 +259,7 @@ func TestC128NoAutoCreate(t *testing.T) {
 		s := openTables(t, newMemJournal(), off)
 		var o outcome
 		s.topics.EnsureForSend("orders", defaultTopic, 4, 0, o.gotTopic)
-		if o.want(t, 1, false); !errors.Is(o.err, ErrTopicNotExist) {
+		if o.want(t, 1, false); !errors.Is(o.err, TopicNotExist) {
 			t.Errorf("default topic %q: %v", defaultTopic, o.err)
 		}
 	}
@@ -276,14 +273,13 @@ func TestC128NoAutoCreate(t *testing.T) {
 	s.topics.EnsureForSend("orders", BenchmarkTopic, 4, 0, noInherit.gotTopic)
 	s.topics.EnsureForSend("orders", "nothing", 4, 0, noTopic.gotTopic)
 	for _, o := range []outcome{noInherit, noTopic} {
-		if o.want(t, 1, false); !errors.Is(o.err, ErrTopicNotExist) {
+		if o.want(t, 1, false); !errors.Is(o.err, TopicNotExist) {
 			t.Error(o.err)
 		}
 	}
 	var named outcome
 	s.topics.EnsureForSend("a.b", AutoCreateTopic, 4, 0, named.gotTopic)
-	var refused *NameError
-	if named.want(t, 1, false); !errors.As(named.err, &refused) {
+	if named.want(t, 1, false); !errors.Is(named.err, IllegalParameter) {
 		t.Error(named.err)
 	}
 }

@@ -131,7 +131,7 @@ func (t *Transactions) hold(
 // Resume makes a half message again of one that was parked, which begins at pos: its producer is asked as if
 // it had just been sent. may, if there is one, tells with an error that the caller has no right to the
 // topic that it was going to. done is called exactly once, at once or later by the store's applier. Errors:
-// *TransactionError with TransactionNotParked or TransactionResumed, those of may, of reading the message and of
+// *Refusal when it is not parked or was resumed before, those of may, of reading the message and of
 // store.Append. Source: AdminBrokerProcessor.java resumeCheckHalfMessage. Known difference: not twice.
 func (t *Transactions) Resume(pos message.LogOffset, may func(topic string) error, done func(error)) {
 	if err := t.resume(pos, may, done); err != nil {
@@ -145,7 +145,7 @@ func (t *Transactions) resume(pos message.LogOffset, may func(topic string) erro
 		return err
 	}
 	if string(rec.Topic()) != TransCheckMaxTimeTopic {
-		return &TransactionError{Reason: TransactionNotParked, Detail: fmt.Sprintf("it is in %s", rec.Topic())}
+		return refuse(Failed, "the message is not in %s: it is in %s", TransCheckMaxTimeTopic, rec.Topic())
 	}
 	m, err := message.Decode(rec)
 	if err != nil {
@@ -164,9 +164,7 @@ func (t *Transactions) resume(pos message.LogOffset, may func(topic string) erro
 	before, err := t.log.ByKey(TransHalfTopic, key, true, maxSameKey, 0, math.MaxInt64)
 	for _, half := range before {
 		if half.PreparedTransactionOffset() == pos {
-			return &TransactionError{
-				Reason: TransactionResumed, Detail: fmt.Sprintf("as half message %d", half.QueueOffset()),
-			}
+			return refuse(IllegalOperation, "the message was resumed before: as half message %d", half.QueueOffset())
 		}
 	}
 	if err != nil {

@@ -4,9 +4,7 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/transaction"
@@ -57,50 +55,18 @@ type EndRequest struct {
 	again bool            // it was moved while this waited, and looked for once more
 }
 
-// TransactionReason is why a decision is refused.
-type TransactionReason uint8
-
-// The reasons of a TransactionError.
-const (
-	TransactionNotFound         TransactionReason = iota + 1 // there is no such half message
-	TransactionWrongGroup                                    // it is another producer group's
-	TransactionWrongQueueOffset                              // the two offsets are not of one message
-	TransactionTooLate                                       // it is too old for a decision that answers no check
-	TransactionDecided                                       // another decision came first
-	TransactionParked                                        // nobody decided in time
-	TransactionNotParked                                     // what is to be resumed is not parked
-	TransactionResumed                                       // it was resumed before
-)
-
-// TransactionError says why a decision about a half message is refused.
-type TransactionError struct {
-	Reason  TransactionReason
-	Detail  string // numbers and names
-	Winning string // with TransactionDecided: what was decided
+// noHalf says that there is no such half message.
+func noHalf(detail string, args ...any) error {
+	return refuse(Failed, "Find prepared transaction message failed: "+detail, args...)
 }
 
-// Error returns the original's remark, where it has one, and the detail.
-func (e *TransactionError) Error() string {
-	text := [...]string{
-		TransactionNotFound:         "Find prepared transaction message failed",
-		TransactionWrongGroup:       "The producer group wrong",
-		TransactionWrongQueueOffset: "The transaction state table offset wrong",
-		TransactionTooLate:          "the half message is too old for a decision that does not answer a check",
-		TransactionDecided:          "the transaction was decided before: " + e.Winning,
-		TransactionParked: "nobody decided about the transaction in time, it was moved to " +
-			TransCheckMaxTimeTopic,
-		TransactionNotParked: "the message is not in " + TransCheckMaxTimeTopic,
-		TransactionResumed:   "the message was resumed before",
-	}[e.Reason]
-	if e.Detail != "" {
-		text += ": " + e.Detail
-	}
-	return text
+func decidedBefore(winning Decision) error {
+	return refuse(IllegalOperation, "the transaction was decided before: %s", winning)
 }
 
 // End takes a decision over and calls req.Done. Undecided changes nothing. A decision that was taken before,
-// and is the same, is no error. Errors given to Done: *TransactionError, *TopicNotExistError (the message's
-// topic is gone), those of req.May, of store.Append and of reading the half message. Source:
+// and is the same, is no error. Errors given to Done: *Refusal (TopicNotExist: the message's topic is gone),
+// those of req.May, of store.Append and of reading the half message. Source:
 // EndTransactionProcessor.java.
 func (t *Transactions) End(req *EndRequest) {
 	req.again = false
@@ -163,9 +129,7 @@ func (t *Transactions) find(req *EndRequest) (half transaction.Half, open bool, 
 	case err != nil:
 		return half, false, err
 	case string(rec.Topic()) != TransHalfTopic:
-		return half, false, &TransactionError{
-			Reason: TransactionNotFound, Detail: fmt.Sprintf("what is at %d is no half message", req.LogOffset),
-		}
+		return half, false, noHalf("what is at %d is no half message", req.LogOffset)
 	}
 	if half, open = t.openAt(rec.QueueOffset()); !open {
 		if req.TransactionID == "" {
@@ -190,8 +154,7 @@ func (req *EndRequest) isOrigin(half transaction.Half) bool {
 func (t *Transactions) findByID(req *EndRequest, accept func(transaction.Half) bool) (
 	half transaction.Half, open bool, err error,
 ) {
-	notFound := &TransactionError{Reason: TransactionNotFound, Detail: fmt.Sprintf("log offset %d, transaction id %q",
-		req.LogOffset, strings.Clone(req.TransactionID))}
+	notFound := noHalf("log offset %d, transaction id %q", req.LogOffset, req.TransactionID)
 	if req.TransactionID == "" {
 		return half, false, notFound
 	}
@@ -231,8 +194,14 @@ func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool,
 		}
 		limit = max(limit, time.Duration(immunitySeconds(immunity))*time.Second)
 		if age := now.Sub(time.UnixMilli(half.Since)); age > limit {
-			return &TransactionError{Reason: TransactionTooLate, Detail: fmt.Sprintf(
-				"it is %v old, and may be %v (%s)", age, limit, message.PropertyCheckImmunityTimeInSeconds)}
+			return refuse(
+				IllegalOperation,
+				"the half message is too old for a decision that does not answer a check: "+
+					"it is %v old, and may be %v (%s)",
+				age,
+				limit,
+				message.PropertyCheckImmunityTimeInSeconds,
+			)
 		}
 	}
 	if topic, _, ok := destination(req.half.Properties); ok && req.May != nil {
@@ -242,19 +211,14 @@ func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool,
 	}
 	group, _ := message.Property(req.half.Properties, message.PropertyProducerGroup)
 	if req.Group != "" && group != req.Group {
-		return &TransactionError{
-			Reason: TransactionWrongGroup,
-			Detail: fmt.Sprintf("the message is of %q, not %q", strings.Clone(group), strings.Clone(req.Group)),
-		}
+		return refuse(Failed, "The producer group wrong: the message is of %q, not %q", group, req.Group)
 	}
 	// One that is not open may be another one of the same id: there is nothing to decide, only something to
 	// say.
 	compared := req.LogOffset >= 0 && (open || req.LogOffset == req.half.LogOffset)
 	if compared && req.QueueOffset != req.half.QueueOffset && !req.isOrigin(*half) {
-		return &TransactionError{
-			Reason: TransactionWrongQueueOffset,
-			Detail: fmt.Sprintf("the message is at %d, not %d", req.half.QueueOffset, req.QueueOffset),
-		}
+		return refuse(Failed, "The transaction state table offset wrong: the message is at %d, not %d",
+			req.half.QueueOffset, req.QueueOffset)
 	}
 	return nil
 }
@@ -285,12 +249,10 @@ func (t *Transactions) decide(req *EndRequest, half *transaction.Half) error {
 func (t *Transactions) realMessage(req *EndRequest) error {
 	topic, queueID, ok := destination(req.half.Properties)
 	if !ok {
-		return &TransactionError{
-			Reason: TransactionNotFound, Detail: "the half message does not say where it was going",
-		}
+		return noHalf("the half message does not say where it was going")
 	}
 	if _, ok := t.topics.Lookup(topic); !ok {
-		return &TopicNotExistError{Topic: strings.Clone(topic)}
+		return NoTopic(topic)
 	}
 	w := &req.write
 	m := w.Single()
@@ -341,20 +303,18 @@ func (t *Transactions) late(req *EndRequest) error {
 		if req.Decision == Commit {
 			return nil
 		}
-		return &TransactionError{Reason: TransactionDecided, Winning: Commit.String()}
+		return decidedBefore(Commit)
 	}
 	parked, _ := t.log.ByKey(TransCheckMaxTimeTopic, key, true, 1, 0, math.MaxInt64) // not found: it was rolled back
 	if len(parked) > 0 {
-		return &TransactionError{
-			Reason: TransactionParked,
-			Detail: "resume it with RESUME_CHECK_HALF_MESSAGE (323) and msgId " +
-				message.OffsetMsgID(parked[0].StoreHost(), parked[0].LogOffset()),
-		}
+		return refuse(IllegalOperation, "nobody decided about the transaction in time, it was moved to %s: "+
+			"resume it with RESUME_CHECK_HALF_MESSAGE (323) and msgId %s",
+			TransCheckMaxTimeTopic, message.OffsetMsgID(parked[0].StoreHost(), parked[0].LogOffset()))
 	}
 	if req.Decision == Rollback {
 		return nil
 	}
-	return &TransactionError{Reason: TransactionDecided, Winning: Rollback.String()}
+	return decidedBefore(Rollback)
 }
 
 // isStored reports whether the half message was committed: its real message is in one of topics.

@@ -158,15 +158,14 @@ func (m *waitingModel) sendOne(t *rapid.T, f *fate, pairs ...string) {
 }
 
 func (m *waitingModel) ended(t *rapid.T, name string, f *fate, decision Decision, err error) {
-	var refused *TransactionError
 	switch {
 	case err == nil && f.decided != Undecided && f.decided != decision:
 		t.Fatalf("%s was decided twice: %v, then %v", name, f.decided, decision)
 	case err == nil:
 		f.decided = decision
-	case errors.As(err, &refused) && refused.Reason == TransactionNotFound && f.decided != Undecided:
+	case refusal(Failed, "Find prepared transaction message failed")(err) && f.decided != Undecided:
 		// Retention has dropped all that there was.
-	case errors.As(err, &refused) && refused.Reason != TransactionDecided:
+	case errors.As(err, new(*Refusal)) && !refusal(IllegalOperation, "was decided before")(err):
 		t.Fatalf("%v of %s: %v", decision, name, err)
 	}
 }
@@ -305,13 +304,7 @@ func TestRecallHandles(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "=", "!", "djEgVA==", "djIgVCBiIDEgdQ==", "djEgVCBiIHggdQ==", "djEgVCBiIDEg"} {
-		if got, err := ParseRecallHandle(
-			bad,
-		); !asError(
-			func(e *RecallError) bool { return e.Reason == RecallBadHandle },
-		)(
-			err,
-		) {
+		if got, err := ParseRecallHandle(bad); !refusal(IllegalOperation, "recall handle is invalid")(err) {
 			t.Errorf("%q is read as %+v, %v", bad, got, err)
 		}
 	}

@@ -316,7 +316,7 @@ func TestTransactionsRace(t *testing.T) {
 			t.Errorf("half %d: both decisions won", i)
 		case err == nil:
 			won[i] = decision
-		case !asError(func(e *TransactionError) bool { return e.Reason == TransactionDecided })(err):
+		case !refusal(IllegalOperation, "was decided before")(err):
 			t.Errorf("half %d: %v", i, err)
 		}
 	}

@@ -5,7 +5,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,13 +19,11 @@ func TestC071OneLimitForAllDoors(t *testing.T) {
 	w := newTxWorld(t, func(c *worldConfig) { c.sender.TimerMaxDelay = time.Hour })
 	w.topic(t, "T", 1)
 	_, err := w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "3601"))
-	var refused *TimerError
-	if !errors.As(err, &refused) || refused.Limit != time.Hour || refused.Value != "3601" ||
-		refused.Property != "TIMER_DELAY_SEC" || !strings.Contains(err.Error(), "3600000ms (1h0m0s)") {
+	if !refusal(IllegalMessage, `3600000ms (1h0m0s): TIMER_DELAY_SEC "3601" is too far ahead`)(err) {
 		t.Errorf("error %v", err)
 	}
 	_, err = w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "3601", "TRAN_MSG", "true"))
-	if !errors.As(err, &refused) {
+	if !refusal(IllegalMessage, "timer message illegal")(err) {
 		t.Errorf("a half message: %v", err)
 	}
 	w.mustSend(t, "T", "b", withProps("TIMER_DELAY_SEC", "3600"))
@@ -41,7 +38,7 @@ func TestTransactionsCanBeRefused(t *testing.T) {
 	w.topic(t, "T", 1)
 	w.sender.SetTransactionsDisabled(true)
 	_, err := w.send(t, "T", "b", withProps("TRAN_MSG", "true"))
-	if !denied(DeniedTransaction)(err) {
+	if !denied("sending transaction message")(err) {
 		t.Errorf("error %v", err)
 	}
 	w.sender.SetTransactionsDisabled(false)
@@ -67,7 +64,7 @@ func TestRecallsCanBeRefused(t *testing.T) {
 	}
 	recall()
 	o.want(t, 1, false)
-	if !asError(func(e *RecallError) bool { return e.Reason == RecallDisabled })(o.err) {
+	if !denied("recallMessageEnable is false")(o.err) {
 		t.Errorf("error %v", o.err)
 	}
 	w.recalls.SetDisabled(false)
@@ -109,7 +106,7 @@ func TestRecallDuringDelivery(t *testing.T) {
 			if delivered := maximum == 1; delivered == fails {
 				t.Errorf("delivered %v", delivered)
 			}
-			if !fails && !asError(func(e *RecallError) bool { return e.Reason == RecallDelivered })(o.err) {
+			if !fails && !refusal(IllegalOperation, "was delivered at")(o.err) {
 				t.Errorf("error %v", o.err)
 			}
 		})
@@ -291,22 +288,22 @@ func TestReplies(t *testing.T) {
 		{name: "not stored", topic: topic},
 		{
 			name: "nobody", topic: topic, change: withProps("CORRELATION_ID", "c1"),
-			want: asError(func(e *ReplyError) bool { return e.Reason == ReplyWithoutClient }),
+			want: refusal(Failed, "properties[REPLY_TO_CLIENT] is null"),
 		},
 		{
 			name: "gone", topic: topic, change: withProps("REPLY_TO_CLIENT", "x"),
-			want: asError(func(e *ReplyError) bool { return e.Reason == ReplyNoChannel && e.ClientID == "x" }),
+			want: refusal(Failed, "channel of <x> not found"),
 		},
 		{
 			name: "refused", topic: topic, store: true, change: withProps("REPLY_TO_CLIENT", "refuser"),
-			want: asError(func(e *ReplyError) bool { return e.Reason == ReplyPushFailed && e.Cause != nil }),
+			want: refusal(Failed, "push reply message to refuser fail: "),
 		},
-		{name: "no topic", topic: "none", want: func(err error) bool { return errors.Is(err, ErrTopicNotExist) }},
+		{name: "no topic", topic: "none", want: refusal(TopicNotExist, "topic[none]")},
 		{
 			name: "no queue", topic: topic, change: func(r *SendRequest) { r.QueueID = 1 },
-			want: asError[*QueueIDError](nil),
+			want: refusal(IllegalParameter, "queueId[1]"),
 		},
-		{name: "system topic", topic: TransHalfTopic, want: denied(DeniedTopicSend)},
+		{name: "system topic", topic: TransHalfTopic, want: denied("Sending message to topic[")},
 		{
 			name: "malformed", topic: topic, change: func(r *SendRequest) { r.Properties = "x" },
 			want: asError[*message.PropertyError](nil),

@@ -142,7 +142,7 @@ func (s *assignmentRequests) setMode(c *call, body *protocol.SetMessageRequestMo
 		return
 	}
 	if _, ok := s.topics.Lookup(body.Topic); !ok {
-		c.Fail(topicNotExist(body.Topic))
+		c.Fail(broker.NoTopic(body.Topic))
 		return
 	}
 	s.groups.Ensure(body.ConsumerGroup, func(_ *broker.GroupConfig, err error) {

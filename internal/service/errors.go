@@ -36,42 +36,32 @@ func (m *errorMapper) mapError(err error) *protocol.Error {
 //
 //lint:long one flat table from error to code
 func codeOf(err error) (protocol.ResponseCode, bool) {
-	if code, ok := recallCode(err); ok {
-		return code, true
-	}
-	if code, ok := transactionCode(err); ok {
-		return code, true
-	}
 	for _, entry := range []struct {
 		code protocol.ResponseCode
 		is   bool
 	}{
-		{protocol.NoPermission, isA[*broker.PermissionError](err)},
-		{protocol.TopicNotExist, errors.Is(err, broker.ErrTopicNotExist)},
-		{protocol.SubscriptionGroupNotExist, errors.Is(err, broker.ErrGroupNotExist)},
-		{protocol.InvalidParameter, isA[*broker.NameError](err)},
-		{protocol.InvalidParameter, isA[*broker.InvalidError](err)},
-		{protocol.SystemError, isA[*broker.AttributeError](err)},
-		{protocol.InvalidParameter, isA[*broker.QueueIDError](err)},
-		{protocol.SystemError, isA[*broker.LookupError](err)},
-		{protocol.MessageIllegal, isA[*broker.IllegalError](err)},
-		{protocol.MessageIllegal, isA[*broker.TimerError](err)},
-		{protocol.SystemError, isA[*broker.ReplyError](err)},
+		{protocol.NoPermission, errors.Is(err, broker.NoPermission)},
+		{protocol.TopicNotExist, errors.Is(err, broker.TopicNotExist)},
+		{protocol.SubscriptionGroupNotExist, errors.Is(err, broker.GroupNotExist)},
+		{protocol.InvalidParameter, errors.Is(err, broker.IllegalParameter)},
+		{protocol.MessageIllegal, errors.Is(err, broker.IllegalMessage)},
+		{protocol.IllegalOperation, errors.Is(err, broker.IllegalOperation)},
+		{protocol.FilterDataNotExist, errors.Is(err, broker.FilterDataMissing)},
+		{protocol.SubscriptionNotExist, errors.Is(err, broker.SubscriptionMissing)},
+		{protocol.SubscriptionNotLatest, errors.Is(err, broker.SubscriptionOld)},
+		{protocol.SubscriptionParseFailed, errors.Is(err, broker.SubscriptionIllegal)},
+		{protocol.SystemError, errors.Is(err, broker.Failed)},
 		{protocol.MessageIllegal, isA[*message.SizeError](err)},
 		{protocol.MessageIllegal, isA[*message.PropertyError](err)},
 		{protocol.MessageIllegal, isA[*message.FormatError](err)},
 		{protocol.MessageIllegal, errors.Is(err, commitlog.ErrTooLarge)},
 		{protocol.SystemError, isA[*filter.UnsupportedError](err)},
-		{protocol.FilterDataNotExist, isA[*broker.FilterDataError](err)},
 		{protocol.SubscriptionParseFailed, isA[*sql92.SyntaxError](err)},
 		{protocol.SubscriptionParseFailed, errors.Is(err, filter.ErrEmpty)},
 		{protocol.NoMessage, isA[*pop.HandleError](err)},
-		{protocol.SystemError, isA[*offset.RangeError](err)},
+		{protocol.SystemError, errors.Is(err, offset.ErrRange)},
 		{protocol.SystemError, isA[*notForcedError](err)},
 		{protocol.SystemError, errors.Is(err, nameserver.ErrNotRegistered)},
-		{protocol.SubscriptionNotExist, isA[*broker.SubscriptionMissingError](err)},
-		{protocol.SubscriptionNotLatest, errors.Is(err, broker.ErrSubscriptionNotLatest)},
-		{protocol.SubscriptionParseFailed, isA[*broker.SubscriptionParseError](err)},
 		{protocol.NoPermission, isA[*auth.ChangeError](err)}, // the original's code for all of them
 		{protocol.SystemBusy, isA[*commitlog.BusyError](err)},
 		{protocol.ServiceNotAvailable, isA[*commitlog.DiskFullError](err)},
@@ -100,40 +90,10 @@ func remarkOf(err error, code protocol.ResponseCode) string {
 	}
 }
 
-// recallCode is NO_PERMISSION when recalls are switched off, else ILLEGAL_OPERATION.
-func recallCode(err error) (protocol.ResponseCode, bool) {
-	var recall *broker.RecallError
-	if !errors.As(err, &recall) {
-		return 0, false
-	}
-	if recall.Reason == broker.RecallDisabled {
-		return protocol.NoPermission, true
-	}
-	return protocol.IllegalOperation, true
-}
-
-// transactionCode is ILLEGAL_OPERATION for a decision that comes too late or after another, else SYSTEM_ERROR.
-func transactionCode(err error) (protocol.ResponseCode, bool) {
-	var transaction *broker.TransactionError
-	if !errors.As(err, &transaction) {
-		return 0, false
-	}
-	switch transaction.Reason {
-	case broker.TransactionTooLate, broker.TransactionDecided, broker.TransactionParked, broker.TransactionResumed:
-		return protocol.IllegalOperation, true
-	default:
-		return protocol.SystemError, true
-	}
-}
-
 func isA[E error](err error) bool {
 	var target E
 	return errors.As(err, &target)
 }
-
-func topicNotExist(topic string) error { return &broker.TopicNotExistError{Topic: cloned(topic)} }
-
-func groupNotExist(group string) error { return &broker.GroupNotExistError{Group: cloned(group)} }
 
 // notOnline is the answer when a client that an administrator asks for has no connection here.
 func notOnline(group, clientID string) error {

@@ -72,7 +72,7 @@ func (s *groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupRequ
 func (s *groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRequestHeader) (answer, error) {
 	cfg, ok := s.groups.Lookup(h.Group)
 	if !ok {
-		return remoting.Response{}, groupNotExist(h.Group)
+		return remoting.Response{}, broker.NoGroup(h.Group)
 	}
 	body, err := groupBody(cfg)
 	if err != nil {

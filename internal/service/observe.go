@@ -209,7 +209,7 @@ func (s *observeRequests) subscription(
 func (s *observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		return remoting.Response{}, topicNotExist(h.Topic)
+		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}
 	body := &protocol.QueryConsumeTimeSpanBody{}
 	for id := range cfg.WriteQueueNums {

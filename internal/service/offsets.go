@@ -40,10 +40,10 @@ func (s *offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHe
 
 func (s *offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
-		return remoting.Response{}, topicNotExist(h.Topic)
+		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}
 	if _, ok := s.groups.Lookup(h.ConsumerGroup); !ok && !broker.IsSystemGroup(h.ConsumerGroup) {
-		return remoting.Response{}, groupNotExist(h.ConsumerGroup)
+		return remoting.Response{}, broker.NoGroup(h.ConsumerGroup)
 	}
 	s.offsets.Commit(h.ConsumerGroup, h.Topic, h.QueueID, message.QueueOffset(h.CommitOffset))
 	return remoting.Response{}, nil
@@ -140,11 +140,11 @@ func (e *notForcedError) Error() string {
 func (s *resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		c.Fail(topicNotExist(h.Topic))
+		c.Fail(broker.NoTopic(h.Topic))
 		return
 	}
 	if _, ok := s.groups.Lookup(h.Group); !ok {
-		c.Fail(groupNotExist(h.Group))
+		c.Fail(broker.NoGroup(h.Group))
 		return
 	}
 	targets, err := s.targets(cfg, h)
@@ -209,7 +209,7 @@ func (s *resetRequests) targets(
 	cfg *broker.TopicConfig, h *protocol.ResetOffsetRequestHeader,
 ) (map[int32]message.QueueOffset, error) {
 	if h.QueueID >= cfg.ReadQueueNums {
-		return nil, &broker.QueueIDError{QueueID: h.QueueID, Topic: *cfg, Pull: true}
+		return nil, broker.NoQueue(cfg, h.QueueID)
 	}
 	if h.QueueID >= 0 && h.Offset.Present && h.Offset.Value != -1 {
 		low, high, _ := s.store.Bounds(cfg.Name, h.QueueID)

@@ -452,7 +452,7 @@ func (s *popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answe
 // pollingInfo answers how many receives wait.
 func (s *popRequests) pollingInfo(_ *call, h *protocol.PollingInfoRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
-		return remoting.Response{}, topicNotExist(h.Topic)
+		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}
 	n := s.popper.PollingCount(h.ConsumerGroup, h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.PollingInfoResponseHeader{PollingNum: int32(n)}}, nil

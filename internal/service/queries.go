@@ -82,7 +82,7 @@ func (s *queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueReque
 	low, high, ok := s.store.Bounds(h.Topic, h.QueueID)
 	if !ok {
 		if _, exists := s.topics.Lookup(h.Topic); !exists {
-			return remoting.Response{}, topicNotExist(h.Topic)
+			return remoting.Response{}, broker.NoTopic(h.Topic)
 		}
 	}
 	body := &protocol.QueryConsumeQueueResponseBody{MinQueueIndex: int64(low), MaxQueueIndex: int64(high)}

@@ -56,7 +56,7 @@ func (s *topicRequests) remove(c *call, h *protocol.DeleteTopicRequestHeader) {
 func (s *topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		return remoting.Response{}, topicNotExist(h.Topic)
+		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}
 	body := &protocol.TopicConfigAndQueueMapping{TopicConfig: topicBody(cfg)}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
@@ -92,7 +92,7 @@ func page[T any](all []T, from, count int32) []T {
 func (s *topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		return remoting.Response{}, topicNotExist(h.Topic)
+		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}
 	queues := max(cfg.ReadQueueNums, cfg.WriteQueueNums)
 	body := &protocol.TopicStatsTable{OffsetTable: make(map[protocol.MessageQueue]protocol.TopicOffset, queues)}

@@ -4,6 +4,7 @@ package offset
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"sync/atomic"
 	"time"
@@ -98,8 +99,8 @@ func (t *Table) again(batch []*progress) {
 // in ms.
 func (t *Table) Version() (counter, timestamp int64) { return t.flushes.Load(), t.flushed.Load() }
 
-// errNothingToReset is returned for a reset of no queue.
-var errNothingToReset = errors.New("no queues to reset")
+// ErrRange refuses a reset that cannot be.
+var ErrRange = errors.New("offsets cannot be reset")
 
 // Reset sets group's offsets of topic, and makes a pending reset of each: consumers that are online are told
 // by their next pull, and what they commit until then is ignored. done is called when the reset will survive
@@ -112,11 +113,11 @@ func (t *Table) Reset(group, topic string, offsets map[int32]message.QueueOffset
 
 func (t *Table) reset(group, topic string, offsets map[int32]message.QueueOffset, done func(error)) error {
 	if len(offsets) == 0 {
-		return errNothingToReset
+		return fmt.Errorf("%w: of no queues", ErrRange)
 	}
 	for id, off := range offsets {
 		if id < 0 || id > maxQueueID || off < 0 {
-			return &RangeError{QueueID: id, Offset: off}
+			return fmt.Errorf("%w: queue %d cannot have offset %d", ErrRange, id, off)
 		}
 	}
 	t.mu.Lock()

@@ -4,22 +4,9 @@ package offset
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
-
-// RangeError says that an offset or queue id cannot be.
-type RangeError struct {
-	QueueID int32
-	Offset  message.QueueOffset
-}
-
-// Error names both.
-func (e *RangeError) Error() string {
-	return "queue " + strconv.Itoa(int(e.QueueID)) + " cannot have offset " +
-		strconv.FormatInt(int64(e.Offset), 10)
-}
 
 // Offsets returns what group has committed in topic, by queue id; nil when nothing.
 func (t *Table) Offsets(group, topic string) map[int32]message.QueueOffset {
