@@ -22,18 +22,6 @@ func isGroupTopic(name string) bool {
 	return strings.HasPrefix(name, deadPrefix) || strings.HasPrefix(name, retryPrefix)
 }
 
-// redriven are the properties that a dead letter loses when it is published again: those that tell of its way to
-// here. Its id it keeps.
-var redriven = []string{
-	message.PropertyRetryTopic, message.PropertyOriginMessageID, message.PropertyOriginGroup,
-	message.PropertyDLQOriginTopic, message.PropertyDLQOriginMessageID, message.PropertyReconsumeTime,
-	message.PropertyMaxReconsumeTimes, message.PropertyConsumeStartTime, message.PropertyFirstPopTime,
-	message.PropertyPopCK, message.PropertyDelayLevel, message.PropertyTimerDeliverMillis,
-	message.PropertyTimerDelayMillis, message.PropertyTimerDelaySeconds, message.PropertyTransactionPrepared,
-	message.PropertyMinOffset, message.PropertyMaxOffset, message.PropertyMsgRegion, message.PropertyTraceSwitch,
-	message.PropertyCluster, message.PropertyRealTopic, message.PropertyRealQueueID,
-}
-
 // deadLetters finds where the dead letters of a group are to be read: from what the group has committed in its
 // own dead letter topic on. topic is "" when it has none.
 func (d *door) deadLetters(ctx context.Context, group string) (topic string, next int64, err error) {
@@ -124,7 +112,7 @@ func (d *door) redrive(ctx context.Context, rec message.Record, result *v1.Redri
 		ProducerGroup: origin, Topic: origin, DefaultTopic: defaultTopic, DefaultTopicQueueNums: defaultQueues,
 		QueueID: allQueues, BornTimestamp: rec.BornTimestamp(), Flag: rec.Flag(),
 		SysFlag:    rec.SysFlag() & (message.SysFlagCompressed | message.CompressionMask),
-		Properties: message.WithoutProperty(properties, redriven...),
+		Properties: message.WithoutProperty(properties, message.DLQProperties()...),
 	}, rec.Body())
 	if h, ok := answer.Header.(*protocol.SendMessageResponseHeader); ok {
 		result.MessageId = clean(h.TransactionID)

@@ -211,7 +211,7 @@ func (p *parcel) property(name, value string) {
 	case message.PropertyDLQOriginMessageID:
 		p.deadID = value
 	default:
-		if !internal(name) {
+		if !message.IsInternal(name) {
 			p.user = appendPair(p.user, messageUser, entryKey, entryValue, name, value)
 		}
 	}

@@ -4,7 +4,7 @@
 // transport, fed with connections by the listeners of package remoting. It knows no broker. Each rpc is
 // checked as the original proxy checks it, becomes one or more calls with a typed header, and is dispatched
 // through the one registry, so that lanes, hooks and errors are those of every door; the answer is turned
-// back, its response code into a Code by one table (status.go).
+// back, its response code into a Code by one table (codes.txt of package protocol).
 //
 // What belongs to a client and not to one of its rpcs is its session: the settings it sent, its telemetry
 // stream, the receipt handles that are renewed for it. A session is the Peer of the client's calls and a

@@ -43,50 +43,6 @@ type outgoing struct {
 	encoded []byte // its properties
 }
 
-// reserved tells whether a property's name means something to brokers and clients, so that no user may set it.
-// Source: MessageConst.java STRING_HASH_SET.
-//
-//lint:long one flat list of names
-func reserved(name string) bool {
-	switch name {
-	case message.PropertyTraceSwitch, message.PropertyMsgRegion, message.PropertyKeys, message.PropertyTags,
-		message.PropertyWait, message.PropertyDelayLevel, message.PropertyRetryTopic, message.PropertyRealTopic,
-		message.PropertyRealQueueID, message.PropertyTransactionPrepared, message.PropertyProducerGroup,
-		message.PropertyMinOffset, message.PropertyMaxOffset,
-		message.PropertyBuyerID, message.PropertyOriginMessageID,
-		message.PropertyOriginGroup, message.PropertyTransferFlag,
-		message.PropertyCorrectionFlag, message.PropertyMQ2Flag,
-		message.PropertyReconsumeTime, message.PropertyUniqueKey, message.PropertyMaxReconsumeTimes,
-		message.PropertyConsumeStartTime, message.PropertyPopCK,
-		message.PropertyPopCKOffset, message.PropertyFirstPopTime,
-		message.PropertyTransactionPreparedOffset, message.PropertyDupInfo, message.PropertyExtendUniqInfo,
-		message.PropertyInstanceID, message.PropertyCorrelationID,
-		message.PropertyReplyToClient, message.PropertyMessageTTL,
-		message.PropertyArriveTime, message.PropertyPushReplyTime,
-		message.PropertyCluster, message.PropertyMessageType,
-		message.PropertyInnerMultiQueueOffset, message.PropertyTimerDelayMillis, message.PropertyTimerDelaySeconds,
-		message.PropertyTimerDeliverMillis, message.PropertyTimerEnqueueMillis, message.PropertyTimerDequeueMillis,
-		message.PropertyTimerRollTimes, message.PropertyTimerRollLabel, message.PropertyTimerOutMillis,
-		message.PropertyTimerDelUniqueKey, message.PropertyTimerDelayLevel, message.PropertyBornHost,
-		message.PropertyBornTimestamp, message.PropertyDLQOriginTopic, message.PropertyDLQOriginMessageID,
-		message.PropertyCRC32, message.PropertyPriority, message.PropertyLiteTopic:
-		return true
-	}
-	return false
-}
-
-// internal tells whether a stored property is the system's own: besides the reserved ones those that the
-// original hands out to consumers as if a user had set them.
-func internal(name string) bool {
-	switch name {
-	case message.PropertyShardingKey, message.PropertyTransactionID, message.PropertyTransactionCheckTimes,
-		message.PropertyCheckImmunityTimeInSeconds, message.PropertyTraceContext, message.PropertyInnerMultiDispatch,
-		message.PropertyRedirect, message.PropertyTransOffset, message.PropertyInnerNum, message.PropertyInnerBase:
-		return true
-	}
-	return reserved(name)
-}
-
 // hasControl tells whether a text holds an ISO control character: U+0000 to U+001F, U+007F to U+009F.
 func hasControl(text string) bool {
 	for _, r := range text {
@@ -152,7 +108,7 @@ func (m *outgoing) checkProperties() error {
 	size := 0
 	for name, value := range m.GetUserProperties() {
 		switch {
-		case reserved(name):
+		case message.IsReserved(name):
 			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "property is used by system: "+name)
 		case name == "":
 			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot be empty")

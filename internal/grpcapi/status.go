@@ -49,52 +49,6 @@ func statusOf(err error) *v2.Status {
 	}
 }
 
-// responseCodes is what each response code that is in use is to a gRPC client. INTERNAL_SERVER_ERROR, which is
-// also for what is not listed, makes clients repeat.
-// Source: ResponseBuilder.java. Known difference: the original has five of these lines and answers
-// INTERNAL_SERVER_ERROR otherwise; clients know every code here and understand more from it.
-var responseCodes = map[protocol.ResponseCode]v2.Code{
-	protocol.Success:                       v2.Code_OK,
-	protocol.SystemError:                   v2.Code_INTERNAL_SERVER_ERROR,
-	protocol.SystemBusy:                    v2.Code_TOO_MANY_REQUESTS,
-	protocol.RequestCodeNotSupported:       v2.Code_NOT_IMPLEMENTED,
-	protocol.FlushDiskTimeout:              v2.Code_MASTER_PERSISTENCE_TIMEOUT,
-	protocol.SlaveNotAvailable:             v2.Code_HA_NOT_AVAILABLE,
-	protocol.FlushSlaveTimeout:             v2.Code_SLAVE_PERSISTENCE_TIMEOUT,
-	protocol.MessageIllegal:                v2.Code_MESSAGE_CORRUPTED,
-	protocol.ServiceNotAvailable:           v2.Code_INTERNAL_SERVER_ERROR,
-	protocol.VersionNotSupported:           v2.Code_VERSION_UNSUPPORTED,
-	protocol.NoPermission:                  v2.Code_FORBIDDEN,
-	protocol.Unauthenticated:               v2.Code_UNAUTHORIZED,
-	protocol.TopicNotExist:                 v2.Code_TOPIC_NOT_FOUND,
-	protocol.TopicExistAlready:             v2.Code_BAD_REQUEST,
-	protocol.PullNotFound:                  v2.Code_MESSAGE_NOT_FOUND,
-	protocol.PullRetryImmediately:          v2.Code_MESSAGE_NOT_FOUND,
-	protocol.PullOffsetMoved:               v2.Code_ILLEGAL_OFFSET,
-	protocol.QueryNotFound:                 v2.Code_NOT_FOUND,
-	protocol.SubscriptionParseFailed:       v2.Code_ILLEGAL_FILTER_EXPRESSION,
-	protocol.SubscriptionNotExist:          v2.Code_NOT_FOUND,
-	protocol.SubscriptionNotLatest:         v2.Code_INTERNAL_SERVER_ERROR,
-	protocol.SubscriptionGroupNotExist:     v2.Code_CONSUMER_GROUP_NOT_FOUND,
-	protocol.FilterDataNotExist:            v2.Code_NOT_FOUND,
-	protocol.FilterDataNotLatest:           v2.Code_INTERNAL_SERVER_ERROR,
-	protocol.InvalidParameter:              v2.Code_BAD_REQUEST,
-	protocol.ConsumerNotOnline:             v2.Code_NOT_FOUND,
-	protocol.ConsumeMsgTimeout:             v2.Code_PROXY_TIMEOUT,
-	protocol.NoMessage:                     v2.Code_MESSAGE_NOT_FOUND,
-	protocol.PollingFull:                   v2.Code_TOO_MANY_REQUESTS,
-	protocol.PollingTimeout:                v2.Code_MESSAGE_NOT_FOUND,
-	protocol.BrokerNotExist:                v2.Code_BAD_REQUEST,
-	protocol.FlowControl:                   v2.Code_TOO_MANY_REQUESTS,
-	protocol.IllegalOperation:              v2.Code_BAD_REQUEST,
-	protocol.LMQQuotaExceeded:              v2.Code_LITE_TOPIC_QUOTA_EXCEEDED,
-	protocol.LiteSubscriptionQuotaExceeded: v2.Code_LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
-	protocol.GoAway:                        v2.Code_INTERNAL_SERVER_ERROR,
-	protocol.UserNotExist:                  v2.Code_UNAUTHORIZED,
-	protocol.PolicyNotExist:                v2.Code_UNAUTHORIZED,
-	protocol.RPCTimeOut:                    v2.Code_PROXY_TIMEOUT,
-}
-
 func codeOf(code protocol.ResponseCode) v2.Code {
 	if c, ok := responseCodes[code]; ok {
 		return c

@@ -12,6 +12,9 @@ import (
 const (
 	nameSeparator     = '\x01' // between a name and its value
 	propertySeparator = '\x02' // behind every value; some clients leave out the last one
+
+	// KeySeparator stands between the keys of one KEYS value.
+	KeySeparator = " "
 )
 
 // PropertyError says why an encoded properties text is refused.

@@ -357,6 +357,10 @@ type CustomizedRetryPolicy struct {
 	NextMillis []int64
 }
 
+func (b *CustomizedRetryPolicy) setDefaults() {
+	*b = CustomizedRetryPolicy{NextMillis: delayLevelRests()}
+}
+
 func (b *CustomizedRetryPolicy) fields(c *bodyCodec) {
 	list(c, "next", &b.NextMillis, int64Value)
 }
@@ -452,10 +456,10 @@ type ConsumerData struct {
 }
 
 func (b *ConsumerData) fields(c *bodyCodec) {
-	c.enum("consumeFromWhere", (*string)(&b.ConsumeFromWhere), consumeFromWhere[:])
-	c.enum("consumeType", (*string)(&b.ConsumeType), consumeTypes[:])
+	c.enum("consumeFromWhere", (*string)(&b.ConsumeFromWhere), namesConsumeFromWhere[:])
+	c.enum("consumeType", (*string)(&b.ConsumeType), namesConsumeType[:])
 	c.optText("groupName", &b.GroupName)
-	c.enum("messageModel", (*string)(&b.MessageModel), messageModels[:])
+	c.enum("messageModel", (*string)(&b.MessageModel), namesMessageModel[:])
 	list(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SubscriptionData])
 	c.boolean("unitMode", &b.UnitMode)
 }
@@ -562,9 +566,9 @@ type ConsumerConnection struct {
 func (b *ConsumerConnection) fields(c *bodyCodec) {
 	optList(c, "conflicts", &b.Conflicts, textValue)
 	list(c, "connectionSet", &b.ConnectionSet, objectValue[Connection])
-	c.enum("consumeFromWhere", (*string)(&b.ConsumeFromWhere), consumeFromWhere[:])
-	c.enum("consumeType", (*string)(&b.ConsumeType), consumeTypes[:])
-	c.enum("messageModel", (*string)(&b.MessageModel), messageModels[:])
+	c.enum("consumeFromWhere", (*string)(&b.ConsumeFromWhere), namesConsumeFromWhere[:])
+	c.enum("consumeType", (*string)(&b.ConsumeType), namesConsumeType[:])
+	c.enum("messageModel", (*string)(&b.MessageModel), namesMessageModel[:])
 	table(c, "subscriptionTable", &b.SubscriptionTable, textKey{}, objectValue[SubscriptionData])
 }
 
@@ -708,7 +712,7 @@ func (b *ConsumeMessageDirectlyResult) setDefaults() {
 
 func (b *ConsumeMessageDirectlyResult) fields(c *bodyCodec) {
 	c.boolean("autoCommit", &b.AutoCommit)
-	c.enum("consumeResult", (*string)(&b.ConsumeResult), cmResults[:])
+	c.enum("consumeResult", (*string)(&b.ConsumeResult), namesCMResult[:])
 	c.boolean("order", &b.Order)
 	c.optText("remark", &b.Remark)
 	c.int64("spentTimeMills", &b.SpentTimeMillis)
@@ -1022,7 +1026,7 @@ type QueryAssignmentRequestBody struct {
 func (b *QueryAssignmentRequestBody) fields(c *bodyCodec) {
 	c.optText("clientId", &b.ClientID)
 	c.optText("consumerGroup", &b.ConsumerGroup)
-	c.enum("messageModel", (*string)(&b.MessageModel), messageModels[:])
+	c.enum("messageModel", (*string)(&b.MessageModel), namesMessageModel[:])
 	c.optText("strategyName", &b.StrategyName)
 	c.optText("topic", &b.Topic)
 }
@@ -1050,7 +1054,7 @@ func (b *MessageQueueAssignment) setDefaults() { *b = MessageQueueAssignment{Mod
 func (b *MessageQueueAssignment) fields(c *bodyCodec) {
 	optTable(c, "attachments", &b.Attachments, textKey{}, textValue)
 	c.nested("messageQueue", &b.MessageQueue)
-	c.enum("mode", (*string)(&b.Mode), requestModes[:])
+	c.enum("mode", (*string)(&b.Mode), namesMessageRequestMode[:])
 }
 
 // SetMessageRequestModeRequestBody is SET_MESSAGE_REQUEST_MODE's body.
@@ -1067,7 +1071,7 @@ func (b *SetMessageRequestModeRequestBody) setDefaults() {
 
 func (b *SetMessageRequestModeRequestBody) fields(c *bodyCodec) {
 	c.optText("consumerGroup", &b.ConsumerGroup)
-	c.enum("mode", (*string)(&b.Mode), requestModes[:])
+	c.enum("mode", (*string)(&b.Mode), namesMessageRequestMode[:])
 	c.int32("popShareQueueNum", &b.PopShareQueueNum)
 	c.optText("topic", &b.Topic)
 }
@@ -1191,3 +1195,88 @@ func (b *PolicyEntryInfo) fields(c *bodyCodec) {
 	c.optText("resource", &b.Resource)
 	optList(c, "sourceIps", &b.SourceIPs, textValue)
 }
+
+// QueueTimeSpan is the store times of a queue's first, last and last consumed message, and how far
+// consumption is behind. Its text also has the times as local dates.
+type QueueTimeSpan struct {
+	ConsumeTimeStampMillis int64
+	DelayTimeMillis        int64
+	MaxTimeStampMillis     int64
+	MessageQueue           MessageQueue
+	MinTimeStampMillis     int64
+}
+
+func (b *QueueTimeSpan) fields(c *bodyCodec) {
+	c.timeField("consumeTimeStamp", "consumeTimeStampStr", &b.ConsumeTimeStampMillis)
+	c.int64("delayTime", &b.DelayTimeMillis)
+	c.timeField("maxTimeStamp", "maxTimeStampStr", &b.MaxTimeStampMillis)
+	c.nested("messageQueue", &b.MessageQueue)
+	c.timeField("minTimeStamp", "minTimeStampStr", &b.MinTimeStampMillis)
+}
+
+// ConsumeType is how a group gets its messages: of pull consumers, push consumers, pop consumers.
+type ConsumeType string
+
+// The values of ConsumeType, in the order of Java's ordinals.
+const (
+	ConsumeActively  ConsumeType = "CONSUME_ACTIVELY"
+	ConsumePassively ConsumeType = "CONSUME_PASSIVELY"
+	ConsumePop       ConsumeType = "CONSUME_POP"
+)
+
+var namesConsumeType = [...]string{"CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"}
+
+// MessageModel is how a group shares its messages: every member gets every message, each message goes to one
+// member, lite topics.
+type MessageModel string
+
+// The values of MessageModel, in the order of Java's ordinals.
+const (
+	Broadcasting  MessageModel = "BROADCASTING"
+	Clustering    MessageModel = "CLUSTERING"
+	LiteSelective MessageModel = "LITE_SELECTIVE"
+)
+
+var namesMessageModel = [...]string{"BROADCASTING", "CLUSTERING", "LITE_SELECTIVE"}
+
+// ConsumeFromWhere is where a new group begins. The second, third and fourth are deprecated by Apache and read as
+// the first.
+type ConsumeFromWhere string
+
+// The values of ConsumeFromWhere, in the order of Java's ordinals.
+const (
+	ConsumeFromLastOffset            ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET"
+	ConsumeFromLastOffsetAndMinFirst ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+	ConsumeFromMinOffset             ConsumeFromWhere = "CONSUME_FROM_MIN_OFFSET"
+	ConsumeFromMaxOffset             ConsumeFromWhere = "CONSUME_FROM_MAX_OFFSET"
+	ConsumeFromFirstOffset           ConsumeFromWhere = "CONSUME_FROM_FIRST_OFFSET"
+	ConsumeFromTimestamp             ConsumeFromWhere = "CONSUME_FROM_TIMESTAMP"
+)
+
+var namesConsumeFromWhere = [...]string{"CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST", "CONSUME_FROM_MIN_OFFSET", "CONSUME_FROM_MAX_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP"}
+
+// MessageRequestMode is how a group's members get a topic's messages.
+type MessageRequestMode string
+
+// The values of MessageRequestMode, in the order of Java's ordinals.
+const (
+	ModePull MessageRequestMode = "PULL"
+	ModePop  MessageRequestMode = "POP"
+)
+
+var namesMessageRequestMode = [...]string{"PULL", "POP"}
+
+// CMResult is what came of consuming one message.
+type CMResult string
+
+// The values of CMResult, in the order of Java's ordinals.
+const (
+	ConsumedSuccess        CMResult = "CR_SUCCESS"
+	ConsumedLater          CMResult = "CR_LATER"
+	ConsumedRollback       CMResult = "CR_ROLLBACK"
+	ConsumedCommit         CMResult = "CR_COMMIT"
+	ConsumedThrowException CMResult = "CR_THROW_EXCEPTION"
+	ConsumedReturnNull     CMResult = "CR_RETURN_NULL"
+)
+
+var namesCMResult = [...]string{"CR_SUCCESS", "CR_LATER", "CR_ROLLBACK", "CR_COMMIT", "CR_THROW_EXCEPTION", "CR_RETURN_NULL"}

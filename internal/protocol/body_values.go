@@ -22,30 +22,24 @@ func (q MessageQueue) Compare(other MessageQueue) int {
 // globalScope is MixAll.METADATA_SCOPE_GLOBAL.
 const globalScope = "__global__"
 
-// setDefaults sets the table of the delay levels, 1s to 2h.
-func (p *CustomizedRetryPolicy) setDefaults() {
-	p.NextMillis = []int64{
+// The expression types of a subscription. The empty string means ExpressionTag.
+const (
+	ExpressionTag   = "TAG"
+	ExpressionSQL92 = "SQL92"
+)
+
+// The types of a GroupRetryPolicy.
+const (
+	RetryCustomized  = "CUSTOMIZED"
+	RetryExponential = "EXPONENTIAL"
+)
+
+// delayLevelRests is the table of the delay levels in ms, 1s to 2h.
+func delayLevelRests() []int64 {
+	return []int64{
 		1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000,
 		420_000, 480_000, 540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
 	}
-}
-
-// QueueTimeSpan is the store times of a queue's first, last and last consumed message, and how far
-// consumption is behind. Its text also has the times as local dates.
-type QueueTimeSpan struct {
-	ConsumeTimeStampMillis int64
-	DelayTimeMillis        int64
-	MaxTimeStampMillis     int64
-	MessageQueue           MessageQueue
-	MinTimeStampMillis     int64
-}
-
-func (s *QueueTimeSpan) fields(c *bodyCodec) {
-	c.timeField("consumeTimeStamp", "consumeTimeStampStr", &s.ConsumeTimeStampMillis)
-	c.int64("delayTime", &s.DelayTimeMillis)
-	c.timeField("maxTimeStamp", "maxTimeStampStr", &s.MaxTimeStampMillis)
-	c.nested("messageQueue", &s.MessageQueue)
-	c.timeField("minTimeStamp", "minTimeStampStr", &s.MinTimeStampMillis)
 }
 
 // timeField writes a time as a number and, under a second name, as the date UtilAll.java makes of it.

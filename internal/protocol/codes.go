@@ -7,16 +7,9 @@ import "strconv"
 // Code is the code of a request. The constants carry Apache's names in Go spelling; codes.txt lists them.
 type Code int32
 
-// BackupStore is roquet's own: it asks whether the caller may have a copy of the broker's data.
-const BackupStore Code = 1_000_001
-
 // ResponseCode is the code of an answer. Answers never leave the range of int16: the Go 4.x client reads no
 // more.
 type ResponseCode int32
-
-// Unauthenticated answers calls of doors that tell who has no valid credentials from who may not: it is no code of
-// Apache's and never leaves by the native protocol, where both are NoPermission.
-const Unauthenticated ResponseCode = 401
 
 // Error is an answer other than success: the only error a client ever sees. Remark is a sentence for the
 // user.

@@ -3,6 +3,7 @@
 package protocol
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,9 @@ type Header interface {
 	DecodeExt(ext *Ext) error
 	AppendExt(w *ExtWriter)
 }
+
+// errInProcess is what reading a header gives that never comes over a wire.
+var errInProcess = errors.New("header exists inside the process only")
 
 // Optional is a header field that may be absent where absent is not the same as zero.
 type Optional[T any] struct {

@@ -12,86 +12,10 @@ import (
 )
 
 // right is what a request needs: any of the actions with each topic and each group that it names, or with the
-// cluster. An empty one asks for credentials only.
+// cluster. An empty one asks for credentials only. codes.txt of package protocol has the right of each code.
 type right struct {
 	topic, group, cluster auth.Actions
 	optional              bool // old clients may name nothing
-}
-
-// rightsOf is the table of what each request code needs. A code without a place here needs Cluster Update.
-// Source: DefaultAuthorizationContextBuilder.java, RocketMQAction on the header classes.
-// Known differences: codes that have no header class there need nothing but credentials, configuration changes and
-// lists of everything among them; here they need the cluster's rights. Who may consume may ask for offsets and for
-// messages by key or id, which is Get there, so that consumers get along with Sub. Replies need credentials only there,
-// and go to any topic; here that is so for the cluster's reply topic.
-//
-//lint:long the table of rights
-func rightsOf() map[p.Code]right {
-	const sub, get = auth.Sub, auth.Get
-	rights := map[p.Code]right{}
-	for _, line := range []struct {
-		need  right
-		codes []p.Code
-	}{
-		{right{topic: auth.Pub}, []p.Code{
-			p.SendMessage, p.SendMessageV2, p.SendBatchMessage, p.RecallMessage, p.SendReplyMessage,
-			p.SendReplyMessageV2,
-		}},
-		{right{topic: auth.Pub, optional: true}, []p.Code{p.EndTransaction}}, // then the half message does
-		{right{}, []p.Code{p.CheckClientConfig}},                             // it compiles an expression
-		{right{topic: sub, group: sub}, []p.Code{
-			p.PullMessage, p.LitePullMessage, p.ConsumerSendMsgBack, p.LockBatchMQ, p.UnlockBatchMQ, p.PopMessage,
-			p.AckMessage, p.BatchAckMessage, p.ChangeMessageInvisibleTime, p.PeekMessage, p.Notification,
-			p.QueryAssignment, p.ConsumeMessageDirectly,
-		}},
-		{right{topic: sub, group: sub, optional: true}, []p.Code{p.HeartBeat, p.UnregisterClient}}, // producers'
-		{right{topic: sub | get, group: sub | get}, []p.Code{
-			p.QueryConsumerOffset, p.GetConsumerListByGroup, p.GetMaxOffset, p.GetMinOffset, p.SearchOffsetByTimestamp,
-			p.GetEarliestMsgStoreTime, p.QueryMessage, p.PollingInfo, p.GetSubscriptionGroupConfig,
-		}},
-		{right{topic: sub | get, optional: true}, []p.Code{p.ViewMessageByID}}, // then the message does
-		{right{topic: sub | auth.Update, group: sub | auth.Update}, []p.Code{p.UpdateConsumerOffset}},
-		{right{topic: auth.Pub | sub | get}, []p.Code{p.GetRouteInfoByTopic, p.GetTopicConfig}},
-		{right{topic: get, group: get}, []p.Code{
-			p.GetTopicStatsInfo, p.QueryCorrectionOffset, p.GetConsumerConnectionList, p.GetConsumeStats,
-			p.QueryTopicConsumeByWho, p.QueryTopicsByConsumer, p.QuerySubscriptionByConsumer, p.QueryConsumeTimeSpan,
-			p.QueryConsumeQueue, p.GetConsumerRunningInfo, p.InvokeBrokerToGetConsumerStatus,
-		}},
-		{right{topic: auth.Create, group: auth.Create}, []p.Code{
-			p.UpdateAndCreateTopic, p.UpdateAndCreateTopicList, p.UpdateAndCreateSubscriptionGroup,
-			p.UpdateAndCreateSubscriptionGroupList,
-		}},
-		{right{topic: auth.Delete, group: auth.Delete}, []p.Code{p.DeleteTopicInBroker, p.DeleteSubscriptionGroup}},
-		{right{topic: auth.Update, group: auth.Update}, []p.Code{
-			p.ResumeCheckHalfMessage, p.SetMessageRequestMode, p.UpdateAndGetGroupForbidden,
-			p.InvokeBrokerToResetOffset, p.CloneGroupOffset,
-		}},
-		{right{cluster: get | auth.List}, []p.Code{
-			p.GetAllTopicConfig, p.GetSystemTopicListFromBroker, p.GetAllSubscriptionGroupConfig,
-			p.GetAllTopicListFromNameserver, p.GetTopicsByCluster, p.GetSystemTopicListFromNS, p.GetUnitTopicList,
-			p.GetHasUnitSubTopicList, p.GetHasUnitSubUnunitTopicList,
-		}},
-		{right{cluster: get}, []p.Code{
-			p.GetAllMessageRequestMode, p.GetAllConsumerOffset, p.GetProducerConnectionList,
-			p.GetAllProducerInfo, p.GetBrokerConsumeStats, p.ViewBrokerStatsData, p.GetAllDelayOffset,
-			p.GetTimerCheckPoint, p.GetTimerMetrics, p.GetBrokerRuntimeInfo, p.GetBrokerHAStatus,
-			p.GetBrokerConfig, p.AuthGetUser, p.AuthListUser, p.AuthGetACL, p.AuthListACL,
-			p.GetBrokerClusterInfo, p.GetBrokerMemberGroup, p.QueryDataVersion, p.GetKVConfig,
-			p.GetKVListByNamespace, p.GetNamesrvConfig,
-		}},
-		{right{cluster: auth.Update}, []p.Code{
-			p.CleanUnusedTopic, p.CleanExpiredConsumeQueue, p.DeleteExpiredCommitLog, p.UpdateBrokerConfig,
-			p.BackupStore,
-			p.AuthCreateUser, p.AuthUpdateUser, p.AuthDeleteUser, p.AuthCreateACL, p.AuthUpdateACL, p.AuthDeleteACL,
-			p.RegisterBroker, p.UnregisterBroker, p.BrokerHeartbeat, p.WipeWritePermOfBroker, p.AddWritePermOfBroker,
-			p.DeleteTopicInNamesrv, p.RegisterTopicInNamesrv, p.PutKVConfig, p.DeleteKVConfig, p.UpdateNamesrvConfig,
-		}},
-	} {
-		for _, code := range line.codes {
-			rights[code] = line.need
-		}
-	}
-	return rights
 }
 
 // needs is the topics and groups that one call is about.

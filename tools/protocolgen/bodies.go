@@ -13,6 +13,7 @@ type body struct {
 	doc    []string
 	name   string
 	embeds string // the body whose fields it has, too
+	enum   bool   // texts with known values: the fields are names in Go and the texts, in the order of Java's ordinals
 	fields []bodyField
 }
 
@@ -21,12 +22,7 @@ type bodyField struct {
 	name, goName, kind string
 	optional           bool
 	alias, def, note   string
-}
-
-// enums are the kinds that are texts with known values, and the variable that has these in Java's order.
-var enums = map[string]string{
-	"ConsumeType": "consumeTypes", "MessageModel": "messageModels", "ConsumeFromWhere": "consumeFromWhere",
-	"MessageRequestMode": "requestModes", "CMResult": "cmResults",
+	date               string // the name of a time's second form
 }
 
 // parseBodies reads bodies.txt.
@@ -40,9 +36,15 @@ func parseBodies(text string) ([]body, error) {
 		case strings.HasPrefix(line, "//"):
 			doc = append(doc, line)
 		case len(words) == 0 || words[0] == "#":
+		case line[0] != ' ' && words[0] == "enum" && len(words) == 2:
+			bodies = append(bodies, body{doc: doc, name: words[1], enum: true})
+			doc = nil
 		case line[0] != ' ':
 			bodies = append(bodies, body{doc: doc, name: words[0], embeds: strings.Join(words[1:], " ")})
 			doc = nil
+		case len(bodies) > 0 && bodies[len(bodies)-1].enum && len(words) == 2:
+			b := &bodies[len(bodies)-1]
+			b.fields = append(b.fields, bodyField{goName: words[0], name: words[1]})
 		default:
 			f, err := parseBodyField(words)
 			if err == nil && len(bodies) == 0 {
@@ -86,6 +88,8 @@ func parseBodyField(words []string) (bodyField, error) {
 		switch key {
 		case "alias":
 			f.alias = value
+		case "date":
+			f.date = value
 		case "go":
 			f.goName = value
 		case "default":
@@ -100,11 +104,26 @@ func parseBodyField(words []string) (bodyField, error) {
 // emitBodies returns bodies_gen.go.
 func emitBodies(bodies []body) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, preamble, "bodies.txt")
+	fmt.Fprintf(&b, preamble, "bodies.txt", "protocol")
 	for i := range bodies {
-		emitBody(&b, bodies, &bodies[i])
+		if bodies[i].enum {
+			emitEnum(&b, &bodies[i])
+		} else {
+			emitBody(&b, bodies, &bodies[i])
+		}
 	}
 	return b.String()
+}
+
+func emitEnum(b *strings.Builder, enum *body) {
+	fmt.Fprintf(b, "\n%s\ntype %s string\n\n", strings.Join(enum.doc, "\n"), enum.name)
+	fmt.Fprintf(b, "// The values of %s, in the order of Java's ordinals.\nconst (\n", enum.name)
+	var names []string
+	for _, f := range enum.fields {
+		fmt.Fprintf(b, "\t%s %s = %q\n", f.goName, enum.name, f.name)
+		names = append(names, fmt.Sprintf("%q", f.name))
+	}
+	fmt.Fprintf(b, ")\n\nvar names%s = [...]string{%s}\n", enum.name, strings.Join(names, ", "))
 }
 
 func emitBody(b *strings.Builder, bodies []body, body *body) {
@@ -139,13 +158,13 @@ func emitBody(b *strings.Builder, bodies []body, body *body) {
 		}
 	}
 	for _, f := range fields {
-		fmt.Fprintf(b, "\t%s\n", call(&f))
+		fmt.Fprintf(b, "\t%s\n", call(bodies, &f))
 	}
 	b.WriteString("}\n")
 }
 
 // call is the statement that writes or reads the field.
-func call(f *bodyField) string {
+func call(bodies []body, f *bodyField) string {
 	name, field := fmt.Sprintf("%q", f.name), "&b."+f.goName
 	opt := func(method string) string {
 		if f.optional {
@@ -162,12 +181,14 @@ func call(f *bodyField) string {
 		return fmt.Sprintf("c.decimal(%s, %s)", name, field)
 	case kind == "LanguageCode":
 		return fmt.Sprintf("c.language(%s, %s)", name, field)
+	case f.date != "":
+		return fmt.Sprintf("c.timeField(%s, %q, %s)", name, f.date, field)
 	case kind == "int32", kind == "int64":
 		return fmt.Sprintf("c.%s(%s, %s)", kind, name, field)
 	case kind == "BitSet":
 		return fmt.Sprintf("c.bytes(%s, (*[]byte)(%s))", name, field)
-	case enums[kind] != "":
-		return fmt.Sprintf("c.enum(%s, (*string)(%s), %s[:])", name, field, enums[kind])
+	case find(bodies, kind) != nil && find(bodies, kind).enum:
+		return fmt.Sprintf("c.enum(%s, (*string)(%s), names%s[:])", name, field, kind)
 	case kind[0] == '*':
 		return fmt.Sprintf("optObject(c, %s, %s)", name, field)
 	case strings.HasPrefix(kind, "[]"):

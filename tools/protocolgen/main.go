@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command protocolgen writes headers_gen.go, bodies_gen.go and codes_gen.go of internal/protocol from headers.txt,
-// bodies.txt and codes.txt, whose heads explain their form. With -check it writes nothing and fails when a file is
-// not what it would write. It runs in tools, the module's folder.
+// bodies.txt and codes.txt, what internal/service and internal/grpcapi need to know of codes from the same, and
+// properties_gen.go of internal/message from properties.txt. The heads of these files explain their form. With -check
+// it writes nothing and fails when a file is not what it would write. It runs in tools, the module's folder.
 package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"go/format"
@@ -23,38 +25,30 @@ func main() {
 }
 
 func run(check bool) error {
-	dir := filepath.Join("..", "internal", "protocol")
-	codesText, err := os.ReadFile(filepath.Join(dir, "codes.txt"))
-	if err != nil {
+	internal := filepath.Join("..", "internal")
+	var faults []error
+	read := func(file string) string {
+		text, err := os.ReadFile(filepath.Join(internal, filepath.FromSlash(file)))
+		faults = append(faults, err)
+		return string(text)
+	}
+	codes, err := parseCodes(read("protocol/codes.txt"))
+	headers, err2 := parseHeaders(read("protocol/headers.txt"), codes)
+	bodies, err3 := parseBodies(read("protocol/bodies.txt"))
+	rights, err4 := emitRights(codes)
+	properties, err5 := emitProperties(read("message/properties.txt"))
+	if err := errors.Join(append(faults, err, err2, err3, err4, err5)...); err != nil {
 		return err
 	}
-	codes, err := parseCodes(string(codesText))
-	if err != nil {
-		return err
+	faults = nil
+	for file, source := range map[string]string{
+		"protocol/codes_gen.go": emitCodes(codes), "protocol/bodies_gen.go": emitBodies(bodies),
+		"protocol/headers_gen.go": emitHeaders(headers, codes), "service/rights_gen.go": rights,
+		"grpcapi/codes_gen.go": emitStatus(codes), "message/properties_gen.go": properties,
+	} {
+		faults = append(faults, output(filepath.Join(internal, filepath.FromSlash(file)), source, check))
 	}
-	headersText, err := os.ReadFile(filepath.Join(dir, "headers.txt"))
-	if err != nil {
-		return err
-	}
-	headers, err := parseHeaders(string(headersText), codes)
-	if err != nil {
-		return err
-	}
-	if err := output(filepath.Join(dir, "codes_gen.go"), emitCodes(codes), check); err != nil {
-		return err
-	}
-	bodiesText, err := os.ReadFile(filepath.Join(dir, "bodies.txt"))
-	if err != nil {
-		return err
-	}
-	bodies, err := parseBodies(string(bodiesText))
-	if err != nil {
-		return err
-	}
-	if err := output(filepath.Join(dir, "bodies_gen.go"), emitBodies(bodies), check); err != nil {
-		return err
-	}
-	return output(filepath.Join(dir, "headers_gen.go"), emitHeaders(headers, codes), check)
+	return errors.Join(faults...)
 }
 
 // output writes source to path, or compares the two.

@@ -49,7 +49,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for _, text := range []string{
 		"10 SEND_MESSAGE SendMessage P0", "request\n10 SEND_MESSAGE SendMessage", "request\nx SEND_MESSAGE SendMessage P0",
-		"response\n0 SUCCESS Success P0",
+		"response\n0 SUCCESS Success OK more", "request\n10 SEND_MESSAGE SendMessage P0 topic:pub more",
 	} {
 		if _, err := parseCodes(text); err == nil || !strings.HasPrefix(err.Error(), "codes.txt:") {
 			t.Errorf("%q: %v", text, err)
@@ -82,6 +82,23 @@ func TestGoName(t *testing.T) {
 	} {
 		if got := goName(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestRight(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{
+		"-": "", "topic:pub": "topic: auth.Pub", "both:sub|get?": "topic: auth.Sub|auth.Get, group: auth.Sub|auth.Get, optional: true",
+		"cluster:update": "cluster: auth.Update",
+	} {
+		if got, err := right(word); got != want || err != nil {
+			t.Errorf("%s: %q, %v", word, got, err)
+		}
+	}
+	for _, word := range []string{"topic", "topic:publish", "user:get", "?"} {
+		if got, err := right(word); err == nil {
+			t.Errorf("%s is %q", word, got)
 		}
 	}
 }

@@ -15,17 +15,23 @@ type code struct {
 	goName   string
 	priority string
 	response bool
+	own      bool   // roquet's, not Apache's
+	also     string // of requests the right that they need, of responses the gRPC code; may be empty
 }
 
 // header is one paragraph of headers.txt.
 type header struct {
 	name   string
+	doc    []string // of a header without codes, which exists inside the process only
 	codes  []string
 	fields []field
 }
 
 // hasV2 reports whether the header also exists with one-letter names.
 func (h *header) hasV2() bool { return h.fields[0].v2 != "" }
+
+// inside reports whether the header exists inside the process only.
+func (h *header) inside() bool { return len(h.codes) == 0 }
 
 // isRequest reports whether requests carry the header.
 func (h *header) isRequest() bool { return !strings.HasSuffix(h.name, "ResponseHeader") }
@@ -36,6 +42,7 @@ type field struct {
 	kind         string // string, int32, int64, bool
 	mark         string // *, +, ?
 	v2, def      string
+	note         string // of a header inside the process
 }
 
 // optional reports whether the Go field is an Optional.
@@ -53,16 +60,22 @@ func parseCodes(text string) ([]code, error) {
 		case len(words) == 1:
 			section = words[0]
 			continue
-		case section == "request" && len(words) != 4, section == "response" && len(words) != 3, section == "":
+		}
+		kind, own := strings.CutPrefix(section, "own-")
+		need := map[string]int{"request": 4, "response": 3}[kind]
+		if need == 0 || len(words) < need || len(words) > need+1 {
 			return nil, fmt.Errorf("codes.txt:%d: %d words", i+1, len(words))
 		}
 		number, err := strconv.Atoi(words[0])
 		if err != nil {
 			return nil, fmt.Errorf("codes.txt:%d: %w", i+1, err)
 		}
-		c := code{number: number, name: words[1], goName: words[2], response: section == "response"}
+		c := code{number: number, name: words[1], goName: words[2], response: kind == "response", own: own}
 		if !c.response {
 			c.priority = words[3]
+		}
+		if len(words) > need {
+			c.also = words[need]
 		}
 		codes = append(codes, c)
 	}
@@ -76,14 +89,18 @@ func parseHeaders(text string, codes []code) ([]header, error) {
 		known[c.name] = known[c.name] || !c.response
 	}
 	var headers []header
+	var doc []string
 	for i, line := range strings.Split(text, "\n") {
 		words := strings.Fields(line)
 		var err error
 		switch {
 		case len(words) == 0 || strings.HasPrefix(line, "#"):
 			continue
+		case strings.HasPrefix(line, "//"):
+			doc = append(doc, line)
 		case line[0] != ' ':
-			headers = append(headers, header{name: words[0], codes: words[1:]})
+			headers = append(headers, header{doc: doc, name: words[0], codes: words[1:]})
+			doc = nil
 			for _, name := range words[1:] {
 				if !known[name] {
 					err = fmt.Errorf("no request code %s", name)
@@ -91,8 +108,14 @@ func parseHeaders(text string, codes []code) ([]header, error) {
 			}
 		default:
 			var f field
-			f, err = parseField(words)
 			h := &headers[len(headers)-1]
+			if len(h.codes) > 0 {
+				f, err = parseField(words)
+			} else {
+				name, note, _ := strings.Cut(line, "//")
+				words = strings.Fields(name)
+				f = field{name: words[0], goName: words[0], kind: words[len(words)-1], note: strings.TrimSpace(note)}
+			}
 			h.fields = append(h.fields, f)
 		}
 		if err != nil {
@@ -100,8 +123,8 @@ func parseHeaders(text string, codes []code) ([]header, error) {
 		}
 	}
 	for _, h := range headers {
-		if len(h.fields) == 0 || len(h.codes) == 0 {
-			return nil, fmt.Errorf("headers.txt: %s has no fields or no codes", h.name)
+		if len(h.fields) == 0 || len(h.codes)+len(h.doc) == 0 {
+			return nil, fmt.Errorf("headers.txt: %s has no fields, or neither codes nor a comment", h.name)
 		}
 	}
 	return headers, nil
