@@ -51,7 +51,7 @@ func selected(only, name string) bool { return strings.HasPrefix(name, only) }
 // doors runs the rows of the gRPC and REST doors and those of the kinds of messages, each first on the peer and then on roquet.
 func doors(ctx context.Context, o *options, load string, report *report) error {
 	ours, theirs := selected(o.only, heldGRPC), false
-	rows := slices.Concat(doorRows, kindRows)
+	rows := slices.Concat(doorRows, kindRows, lateRows)
 	for _, r := range rows {
 		if selected(o.only, r.name) {
 			ours, theirs = true, theirs || r.peer

@@ -51,7 +51,10 @@ func (p *report) addFact(name, broker, unit string, value float64, goal string) 
 
 func goalText(r row) string {
 	text := fmt.Sprintf("≤ %g µs", r.goalCPU)
-	if r.goalShare > 0 {
+	switch {
+	case r.goalCPU == 0 && r.goalShare == 0:
+		text = "CPU measured"
+	case r.goalShare > 0:
 		text = fmt.Sprintf("≤ 1/%g of the peer's CPU", 1/r.goalShare)
 	}
 	if r.goalP99 > 0 {
