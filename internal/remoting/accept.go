@@ -144,17 +144,17 @@ func (s *Server) sweep(now time.Time) {
 	}
 }
 
-// checkSilence closes the connection if it has begun a frame and not continued it, or has said nothing at
-// all, for too long. A connection with calls in flight is left alone, and so is one that waits for its own
-// answers to be taken.
+// checkSilence closes the connection if it has begun a frame and goes on with it too slowly or not at all, or has
+// said nothing at all for too long. A connection with calls in flight is left alone, and so is one that waits for
+// its own answers to be taken.
 func (c *Conn) checkSilence(now time.Time) {
 	if c.state.wrote.Swap(false) {
 		c.state.active.Store(max(c.state.active.Load(), now.UnixNano()))
 	}
-	silent := now.Sub(time.Unix(0, c.state.active.Load()))
+	silent, due := now.Sub(time.Unix(0, c.state.active.Load())), c.read.due.Load()
 	switch {
 	case c.state.open.Load() > 0 || c.state.full.Load():
-	case c.read.partial.Load() && silent > c.eng.limits.FrameTimeout:
+	case due > 0 && (silent > c.eng.limits.FrameTimeout || now.UnixNano() > due):
 		c.shut(ErrSilentFrame)
 	case silent > c.eng.limits.IdleTimeout:
 		c.shut(ErrIdle)

@@ -44,11 +44,12 @@ type connState struct {
 
 // reading is the part of a connection that belongs to its reader.
 type reading struct {
-	in      inbuf
-	need    int               // bytes the next frame needs, as far as known
-	cmd     *protocol.Command // decoded into during a burst
-	gate    chan struct{}     // of capacity 1, made when first waited on
-	partial atomic.Bool       // a frame was begun; read by the janitor
+	in    inbuf
+	need  int               // bytes the next frame needs, as far as known
+	cmd   *protocol.Command // decoded into during a burst
+	gate  chan struct{}     // of capacity 1, made when first waited on
+	begun int64             // unix nanoseconds: since when the input is one unfinished frame; 0: it is not
+	due   atomic.Int64      // by when that frame must be whole, 0 without one; read by the janitor
 }
 
 func newConn(eng *engine, nc net.Conn, via *Listener) *Conn {
@@ -94,13 +95,27 @@ func (c *Conn) readLoop() error {
 			return err
 		}
 		c.read.need = need
-		if partial := len(c.read.in.data) > 0; partial != c.read.partial.Load() {
-			c.read.partial.Store(partial)
+		if due := c.frameDue(); due != c.read.due.Load() {
+			c.read.due.Store(due)
 		}
 		if err := c.readMore(); err != nil {
 			return err
 		}
 	}
+}
+
+// slowestFrame is how slowly a frame may come, in bytes a second, besides twice the FrameTimeout.
+const slowestFrame = 64 << 10
+
+// frameDue returns by when the frame that has begun must be whole, 0 when none has.
+func (c *Conn) frameDue() int64 {
+	if len(c.read.in.data) == 0 {
+		return 0
+	}
+	if c.read.begun == 0 {
+		c.read.begun = time.Now().UnixNano()
+	}
+	return c.read.begun + int64(2*c.eng.limits.FrameTimeout) + int64(c.read.need)*int64(time.Second)/slowestFrame
 }
 
 // execute dispatches all complete frames at hand. need is how long the input must become before there is
@@ -118,6 +133,7 @@ func (c *Conn) execute(now time.Time) (need int, err error) {
 		if frame == nil || err != nil {
 			return need, err
 		}
+		c.read.begun = 0
 		c.state.burst.Store(c.read.in.more())
 		if err := c.handle(frame, now); err != nil {
 			return 0, err

@@ -21,7 +21,7 @@ type Limits struct {
 	OutMemoryBytes   int64         // the same of all before each gets but 64 KiB (256 MiB)
 	ReadMemoryBytes  int64         // unfinished frames above 64 KiB of all connections together (256 MiB)
 	IdleTimeout      time.Duration // nothing read or written and no call in flight (120 s)
-	FrameTimeout     time.Duration // a frame, first bytes or TLS handshake begun and not finished (30 s)
+	FrameTimeout     time.Duration // a frame, first bytes or TLS handshake begun, and silence (30 s)
 	WriteTimeout     time.Duration // a quarter of a MiB of answers not taken (30 s)
 	CallTimeout      time.Duration // deadline of native calls, which carry none (2.5 s; clients wait 3)
 	DrainTimeout     time.Duration // at the end, for calls in flight and untaken answers (5 s)

@@ -354,6 +354,33 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	h.wantLog(t, ErrSilentFrame.Error())
 }
 
+// TestTrickledFrames: who sends a frame byte by byte, never silent and never done, is closed too; who sends frame
+// after frame in small pieces is not.
+func TestTrickledFrames(t *testing.T) {
+	t.Parallel()
+	h := start(t, echoRoutes(), withLimits(Limits{FrameTimeout: 100 * time.Millisecond}))
+	frame := frameOf(codeEcho, 1, nil, make([]byte, 4<<10))
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	trickling, steady := h.dial(t), h.dial(t)
+	for i := range frame {
+		<-tick.C
+		if _, err := trickling.Write(frame[i : i+1]); err != nil {
+			break
+		}
+		piece := i % 8 * (len(frame) / 8)
+		write(t, steady, frame[piece:min(piece+len(frame)/8, len(frame))])
+		if i%8 == 7 {
+			write(t, steady, frame[8*(len(frame)/8):])
+			readFrame(t, steady)
+		}
+		if i > 1000 {
+			t.Fatalf("still open after %d bytes", i)
+		}
+	}
+	h.wantLog(t, ErrSilentFrame.Error())
+}
+
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	h := start(t, echoRoutes(), withLimits(Limits{MaxConns: 3, MaxConnsPerIP: 2}))
