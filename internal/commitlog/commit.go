@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -85,6 +86,7 @@ func (l *Log) refuseAll() {
 // loop commits until the log is closed and nothing waits.
 func (c *committer) loop() {
 	for {
+		runtime.Gosched() // who can run now runs first, and its record comes with the others
 		b, roll, closed := c.next()
 		switch {
 		case b != nil:
