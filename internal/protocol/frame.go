@@ -51,12 +51,11 @@ func (c *Command) Decode(frame []byte) error {
 	if len(frame) > MaxFrameBytes-FrameLengthBytes {
 		return badFrame(0, "%d bytes, the most is %d", len(frame), MaxFrameBytes-FrameLengthBytes)
 	}
-	word := binary.BigEndian.Uint32(frame)
-	size := int(word & maxHeaderBytes)
-	if size > len(frame)-headerWordBytes {
-		return badFrame(0, "header of %d bytes, %d are left", size, len(frame)-headerWordBytes)
+	if err := CheckHead(frame, len(frame)); err != nil {
+		return err
 	}
-	end := headerWordBytes + size
+	word := binary.BigEndian.Uint32(frame)
+	end := headerWordBytes + int(word&maxHeaderBytes)
 	header := frame[headerWordBytes:end:end]
 	c.Code, c.Version, c.Opaque, c.Flag = 0, 0, 0, 0
 	c.Language, c.Remark, c.Body = LanguageJava, "", nil
@@ -65,14 +64,23 @@ func (c *Command) Decode(frame []byte) error {
 	if end < len(frame) {
 		c.Body = frame[end:len(frame):len(frame)]
 	}
-	switch c.Serialize {
-	case SerializeJSON:
+	if c.Serialize == SerializeJSON {
 		return c.decodeJSON(header)
-	case SerializeROCKETMQ:
-		return c.decodeBinary(header)
-	default:
-		return badFrame(0, "serialize type %d, known are 0 and 1", c.Serialize)
 	}
+	return c.decodeBinary(header)
+}
+
+// CheckHead refuses a frame of size bytes, without its length word, for what its header word says: the first four
+// bytes, all that it needs of frame. Decode does the same; who has only begun to read need not wait for the rest.
+func CheckHead(frame []byte, size int) error {
+	word := binary.BigEndian.Uint32(frame)
+	if header, left := int(word&maxHeaderBytes), size-headerWordBytes; header > left {
+		return badFrame(0, "header of %d bytes, %d are left", header, left)
+	}
+	if form := SerializeType(word >> 24); form != SerializeJSON && form != SerializeROCKETMQ {
+		return badFrame(0, "serialize type %d, known are 0 and 1", form)
+	}
+	return nil
 }
 
 // badFrame returns the error for the frame's byte at offset.

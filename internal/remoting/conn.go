@@ -130,6 +130,9 @@ func (c *Conn) execute(now time.Time) (need int, err error) {
 			return 0, ErrConnClosed
 		}
 		frame, need, err := c.read.in.next(c.eng.limits.MaxFrameBytes)
+		if frame == nil && err == nil && len(c.read.in.data) >= 2*lengthBytes {
+			err = protocol.CheckHead(c.read.in.data[lengthBytes:], need-lengthBytes) // at once, not when it is whole
+		}
 		if frame == nil || err != nil {
 			return need, err
 		}

@@ -44,6 +44,8 @@ func hostileFrames() map[string][]byte {
 		"C006 remark as long as the header":  rawFrame(uint32(4+len(lying)), 0x01000000|21, lying),
 		"C006 ext as long as the header":     rawFrame(uint32(4+len(lyingExt)), 0x01000000|21, lyingExt),
 		"header longer than the frame":       rawFrame(8, 100, "abcd"),
+		"unknown type of a large frame":      rawFrame(15<<20, 0x7F000002, "{}"),
+		"header longer than a large frame":   rawFrame(1<<20, 2<<20, "{}"),
 		"over the limit":                     rawFrame(16<<20, 2, "{}"),
 		"empty frame":                        make([]byte, 4),
 		"broken JSON":                        rawFrame(11, 7, `{"code"`),
