@@ -30,6 +30,7 @@ type engine struct {
 	pools   pools
 	pending flushList
 	frames  *semaphore.Weighted // bytes of unfinished large frames
+	turn    *semaphore.Weighted // 1, of the frame that may grow beyond them
 	backlog atomic.Int64        // bytes that writer goroutines are at
 
 	draining atomic.Bool
@@ -66,7 +67,7 @@ func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
 	return &engine{
 		reg: reg, limits: limits, log: log, ctx: context.Background(),
 		requestHead: protocol.Command{Language: protocol.LanguageJava, Version: protocol.VersionCurrent},
-		frames:      semaphore.NewWeighted(limits.ReadMemoryBytes),
+		frames:      semaphore.NewWeighted(limits.ReadMemoryBytes), turn: semaphore.NewWeighted(1),
 	}
 }
 
@@ -90,15 +91,20 @@ func (e *engine) fitFrame(in *inbuf, need int) error {
 	return nil
 }
 
+// bookFrame books more bytes for a frame. When there are none left frames grow beyond, one at a time, so that those
+// which have begun together do not keep for ever what each other needs.
 func (e *engine) bookFrame(in *inbuf, bytes int64) error {
-	if !e.frames.TryAcquire(bytes) {
+	if !in.turn && !e.frames.TryAcquire(bytes) {
 		ctx, cancel := context.WithTimeout(e.ctx, e.limits.FrameTimeout)
 		defer cancel()
-		if err := e.frames.Acquire(ctx, bytes); err != nil {
+		if err := e.turn.Acquire(ctx, 1); err != nil {
 			return fmt.Errorf("%w: limit %d bytes", ErrReadMemory, e.limits.ReadMemoryBytes)
 		}
+		in.turn = true
 	}
-	in.booked += bytes
+	if !in.turn {
+		in.booked += bytes
+	}
 	return nil
 }
 
@@ -107,6 +113,10 @@ func (e *engine) releaseFrame(in *inbuf) {
 	if in.booked > 0 {
 		e.frames.Release(in.booked)
 		in.booked = 0
+	}
+	if in.turn {
+		e.turn.Release(1)
+		in.turn = false
 	}
 }
 

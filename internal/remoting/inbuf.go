@@ -15,6 +15,7 @@ type inbuf struct {
 	t      *tail
 	last   int   // bytes the last read brought: tells a busy connection from a quiet one
 	booked int64 // bytes of the server's read memory that the large frame in data occupies
+	turn   bool  // it may grow beyond that
 }
 
 // next cuts the next complete frame off, without its length word. If there is none, need is how many bytes

@@ -7,8 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/roquetmq/roquet/internal/protocol"
 	"pgregory.net/rapid"
@@ -154,12 +157,14 @@ func TestClaimsCostNothing(t *testing.T) {
 
 func TestReadMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 1, MaxFrameBytes: 1 << 20}
+	limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 10 * time.Millisecond, MaxFrameBytes: 1 << 20}
 	limits.setDefaults()
 	eng := testEngine(t)
 	eng2 := newEngine(eng.reg, limits, nil)
-	if err := eng2.bookFrame(&inbuf{}, 900<<10); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second one grows beyond the limit, alone
+		if err := eng2.bookFrame(&inbuf{}, 900<<10); err != nil {
+			t.Fatal(err)
+		}
 	}
 	stream := binary.BigEndian.AppendUint32(nil, 800<<10)
 	stream = append(stream, make([]byte, 800<<10)...)
@@ -228,4 +233,41 @@ func FuzzOpening(f *testing.F) {
 			t.Fatalf("%+v of %d bytes, %v", h, len(data), err)
 		}
 	})
+}
+
+// TestLargeFramesFinish: large frames that have begun together, more than there is memory for, finish one after the
+// other; none keeps what another needs.
+func TestLargeFramesFinish(t *testing.T) {
+	t.Parallel()
+	limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 5 * time.Second, MaxFrameBytes: 1 << 20}
+	h := start(t, echoRoutes(), withLimits(limits))
+	frame := frameOf(codeEcho, 1, nil, make([]byte, 900<<10))
+	goOn, conns := make(chan struct{}), make([]net.Conn, 4)
+	var writers sync.WaitGroup
+	for i := range conns {
+		nc := h.dial(t)
+		conns[i] = nc
+		writers.Go(func() {
+			_, err := nc.Write(frame[:600<<10])
+			<-goOn
+			if _, err2 := nc.Write(frame[600<<10:]); errors.Join(err, err2) != nil {
+				t.Error(err, err2)
+			}
+		})
+	}
+	eventually(t, "the memory is taken", func() bool {
+		const most = 200 << 10
+		left := h.eng.frames.TryAcquire(most)
+		if left {
+			h.eng.frames.Release(most)
+		}
+		return !left
+	})
+	close(goOn)
+	for _, nc := range conns {
+		if got, err := tryReadFrame(nc); err != nil || len(got.Body) != 900<<10 {
+			t.Errorf("%d bytes, %v", len(got.Body), err)
+		}
+	}
+	writers.Wait()
 }

@@ -19,7 +19,7 @@ type Limits struct {
 	SoftOutBytes     int           // untaken answers before a client is read no further (1 MiB)
 	MaxOutBytes      int           // untaken answers before a client is closed (32 MiB)
 	OutMemoryBytes   int64         // the same of all before each gets but 64 KiB (256 MiB)
-	ReadMemoryBytes  int64         // unfinished frames above 64 KiB of all connections together (256 MiB)
+	ReadMemoryBytes  int64         // unfinished frames above 64 KiB of all connections; one more may grow (256 MiB)
 	IdleTimeout      time.Duration // nothing read or written and no call in flight (120 s)
 	FrameTimeout     time.Duration // a frame, first bytes or TLS handshake begun, and silence (30 s)
 	WriteTimeout     time.Duration // a quarter of a MiB of answers not taken (30 s)
