@@ -42,8 +42,13 @@ func (e *Expression) String() string { return e.text }
 // Match reports whether a message with these properties, encoded as it is stored, is wanted. It allocates
 // nothing.
 func (e *Expression) Match(properties string) bool {
-	c := e.about(properties)
-	return c.truth(e.root) == isTrue
+	return e.about(properties) == isTrue
+}
+
+func (e *Expression) about(properties string) truth {
+	c := context{names: e.names, properties: properties}
+	e.finds.Find(properties, c.found[:len(e.finds)])
+	return c.truth(e.root)
 }
 
 // foundSlots is how many of an expression's properties are found in one pass over a message's.
@@ -54,12 +59,6 @@ type context struct {
 	names      []string
 	properties string
 	found      [foundSlots]string // "" when the message has none
-}
-
-func (e *Expression) about(properties string) context {
-	c := context{names: e.names, properties: properties}
-	e.finds.Find(properties, c.found[:len(e.finds)])
-	return c
 }
 
 // property returns a property; a stored one is never empty.
