@@ -48,6 +48,8 @@ func (c *context) eval(n *node) value {
 // truth evaluates a condition, or a value that stands for one.
 func (c *context) truth(n *node) truth {
 	switch n.op {
+	case opSimple:
+		return c.simple(n)
 	case opAnd, opOr:
 		return c.chain(n)
 	case opNot:
@@ -83,6 +85,26 @@ func (c *context) truth(n *node) truth {
 		return search(&left, n)
 	}
 	return c.ordered(n.op, &left, n.right)
+}
+
+// simple evaluates the commonest conditions, a property against a string or whole numbers, without values in between.
+func (c *context) simple(n *node) truth {
+	s := c.property(n.slot)
+	if s == "" {
+		return unknown
+	}
+	if n.value.kind == kindString {
+		return truthOf(s == n.value.str)
+	}
+	bits := uint(64)
+	if n.value.kind == kindInt {
+		bits = 32
+	}
+	v, ok := parseInteger(s, bits)
+	if !ok {
+		return noTruth
+	}
+	return truthOf((n.value.num <= v && v <= n.most) != n.negated)
 }
 
 func (v *value) truth() truth {

@@ -2,7 +2,10 @@
 
 package sql92
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // operation is what a node does.
 type operation uint8
@@ -27,6 +30,7 @@ const (
 	opContains                      // this and the next two: left, value
 	opStartsWith                    //
 	opEndsWith                      //
+	opSimple                        // the property of a slot: is value, or from value to most; see simplify
 )
 
 // node is a part of a compiled expression. What it needs is said at its operation.
@@ -37,10 +41,14 @@ type node struct {
 	depth       int // levels below and with this node
 	at          int // offset in the text, for errors
 	value       value
+	most        int64 // opSimple: the greatest number that fits
 	left, right *node
 	list        []*node
 	set         []string // sorted
 }
+
+// isKnown tells whether the value is known when compiling.
+func (n *node) isKnown() bool { return n.op == opConstant || n.op == opFolded }
 
 func (n *node) isProperty() bool { return n.op == opProperty }
 
@@ -54,6 +62,41 @@ func (n *node) isCondition() bool {
 		return false
 	}
 	return true
+}
+
+// simplify makes an opSimple of a property's comparison with a string or with whole numbers of one kind.
+func (n *node) simplify() {
+	if n.left == nil || !n.left.isProperty() {
+		return
+	}
+	bound := n.right
+	if n.op == opBetween {
+		bound = n.list[0]
+	}
+	if bound == nil || !bound.isKnown() {
+		return
+	}
+	v := bound.value
+	low, high := v.num, v.num
+	switch whole := v.kind == kindInt || v.kind == kindLong; {
+	case n.op == opEqual && (whole || v.kind == kindString):
+	case !whole:
+		return
+	case n.op == opBetween && n.list[1].isKnown() && n.list[1].value.kind == v.kind:
+		high = n.list[1].value.num
+	case n.op == opGreaterEqual:
+		high = math.MaxInt64
+	case n.op == opLessEqual:
+		low = math.MinInt64
+	case n.op == opGreater && v.num < math.MaxInt64:
+		low, high = v.num+1, math.MaxInt64
+	case n.op == opLess && v.num > math.MinInt64:
+		low, high = math.MinInt64, v.num-1
+	default:
+		return
+	}
+	n.op, n.slot, n.value, n.most = opSimple, n.left.slot, v, high
+	n.value.num = low
 }
 
 // kind is the type of a value.

@@ -122,6 +122,7 @@ func (p *parser) add(n *node) (*node, error) {
 	if n.depth++; n.depth > MaxDepth {
 		return nil, p.refuse(n.at, "nested deeper than %d levels", MaxDepth)
 	}
+	n.simplify()
 	return n, nil
 }
 

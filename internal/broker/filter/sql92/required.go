@@ -16,12 +16,14 @@ func (e *Expression) Required(property string) []string {
 
 func required(n *node, slot int) []string {
 	switch n.op {
+	case opSimple:
+		if n.slot == slot && n.value.kind == kindString {
+			return []string{n.value.str}
+		}
 	case opEqual:
-		for _, side := range [2][2]*node{{n.left, n.right}, {n.right, n.left}} {
-			constant := side[1].op == opConstant && side[1].value.kind == kindString
-			if side[0].isProperty() && side[0].slot == slot && constant {
-				return []string{side[1].value.str}
-			}
+		constant := n.left.op == opConstant && n.left.value.kind == kindString
+		if n.right.isProperty() && n.right.slot == slot && constant {
+			return []string{n.left.value.str}
 		}
 	case opIn:
 		if n.left.slot == slot && !n.negated {
