@@ -37,7 +37,7 @@ func (t FlushDiskType) String() string {
 const (
 	defaultSegmentBytes    = 16 << 20
 	defaultRingBytes       = 32 << 20
-	defaultCacheBytes      = 32 << 20
+	defaultCacheBytes      = 48 << 20
 	defaultMaxPendingBytes = 64 << 20
 	defaultMaxBatchBytes   = 2 << 20
 	defaultMaxGroupBytes   = 32 << 20
@@ -57,7 +57,8 @@ type Config struct {
 	FlushInterval time.Duration
 	// RingBytes bounds the recent entries kept in memory for readers. Default 32 MiB.
 	RingBytes int64
-	// CacheBytes bounds the verified blocks of older segments kept in memory. Default 32 MiB.
+	// CacheBytes bounds the verified blocks of older segments kept in memory: enough that a group's readers of eight
+	// queues, who are never quite side by side, share most of them. Default 48 MiB.
 	CacheBytes int64
 	// MaxPendingBytes bounds what was accepted and has not been settled; beyond it Append returns *BusyError.
 	// Default 64 MiB.
