@@ -76,7 +76,9 @@ func TestC170RetentionOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := &fullDisk{}
 	cfg, c := retainConfig(t)
-	cfg.Log.FS = errorfs.Wrap(vfs.Default, disk)
+	used := &usedDisk{FS: errorfs.Wrap(vfs.Default, disk)}
+	used.percent.Store(50)
+	cfg.Log.FS, cfg.Retention.CleanForciblyPercent = used, 85
 	cfg.Log.Disk.Interval = time.Millisecond
 	cfg.Log.OpenWAL = func(dir string, segmentBytes int64) (commitlog.WAL, error) {
 		wal, err := commitlog.OpenWAL(dir, segmentBytes)
@@ -85,6 +87,10 @@ func TestC170RetentionOnAFullDisk(t *testing.T) {
 	r := start(t, cfg)
 	r.write(&Write{State: []message.State{put(message.SpaceUser, "root", "secret")}})
 	fill(r, 100)
+	if r.retainNow(); r.retention.carriedTo != 0 {
+		t.Fatalf("cleared up to %d, with much room", r.retention.carriedTo)
+	}
+	used.percent.Store(80)
 	r.write(&Write{State: []message.State{put(message.SpaceUser, "later", "secret")}})
 	fill(r, 100)
 	if n := r.retainNow(); n != 0 {

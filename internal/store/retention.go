@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -13,9 +14,14 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// minSegmentsToClear is how many segments there must be for the oldest one to be cleared ahead of time:
-// with fewer, what is alive would only be moved to and fro.
-const minSegmentsToClear = 4
+// The oldest segment is cleared ahead of time when there are so many segments: with fewer, what is alive would only be
+// moved to and fro. Who receives from a segment that is cleared has to store whole messages with the claims, so it must
+// be a small part of the log, or the log be near its bounds (a quota may be lower than the disk tells).
+const (
+	minSegmentsToClear = 4
+	manySegments       = 64
+	nearBytes          = 8 << 30
+)
 
 // maxForcedBytes bounds what goes at one look because the disk is too full: if something else fills it,
 // dropping everything at once would not help either.
@@ -68,7 +74,9 @@ func (s *Store) Retain(ctx context.Context) (segments int, err error) {
 		segments, dropErr = s.drop(s.indexed(ctx, min(cut, s.retention.carriedTo)))
 		err = errors.Join(err, dropErr)
 	}
-	if segs = s.log.Segments(); err == nil && len(segs) >= minSegmentsToClear {
+	segs = s.log.Segments()
+	scarce := len(segs) >= manySegments || len(segs) >= minSegmentsToClear && s.excessBytes(segs) > -nearBytes
+	if err == nil && scarce {
 		err = s.carryTo(ctx, segs[0].End)
 	}
 	return segments, err
@@ -141,9 +149,9 @@ func (s *Store) expired(segs []commitlog.Segment) int {
 	return len(segs)
 }
 
-// excessBytes is by how much the log is larger than its bounds allow.
+// excessBytes is by how much the log is larger than its bounds allow; less than 0 is how far it is from them.
 func (s *Store) excessBytes(segs []commitlog.Segment) int64 {
-	var excess int64
+	excess := int64(math.MinInt64)
 	if limit := s.cfg.Retention.MaxBytes; limit > 0 {
 		excess = -limit
 		for i := range segs {
@@ -153,7 +161,7 @@ func (s *Store) excessBytes(segs []commitlog.Segment) int64 {
 	usage, err := s.cfg.Log.FS.GetDiskUsage(s.cfg.Log.Dir)
 	if err != nil {
 		s.cfg.Logger.Debug("cannot tell how full the disk is", slog.Any("error", err))
-		return excess
+		return max(excess, 0)
 	}
 	// As RocketMQ and the log count it: used of what ordinary users can have.
 	limit := (usage.UsedBytes + usage.AvailBytes) / 100 * uint64(s.cfg.Retention.CleanForciblyPercent)
