@@ -79,8 +79,8 @@ func TestC104EveryMessageHasAHandle(t *testing.T) {
 						continue
 					}
 					acked := make(chan error, 1)
-					req := &AckRequest{Group: "g", Topic: "T", Handles: handles}
-					req.Done = func(_ *AckRequest, err error) { acked <- err }
+					req := &SettleRequest{Group: "g", Topic: "T", Handles: handles}
+					req.Done = func(_ *SettleRequest, err error) { acked <- err }
 					w.popper.Ack(req)
 					w.settle()
 					if err := <-acked; err != nil {

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -64,14 +62,12 @@ type held struct {
 }
 
 // holds is the table of all held requests: lists by deadline, and a list of those that go on. No request
-// has a goroutine or a timer of its own; Run has one goroutine for deadlines and a few that let requests go
-// on.
+// has a goroutine or a timer of its own; Run has one goroutine for deadlines and one that lets requests go on.
 type holds struct {
 	await   Awaiter
 	onWake  func(w *store.Waiter)         // woken, bound once
 	run     func(h *held, why wakeReason) // lets a request go on; called without a lock
 	flush   func()
-	workers int
 	limit   int
 	epoch   time.Time
 	kick    chan struct{} // an earlier deadline than the one slept for
@@ -88,9 +84,9 @@ type holds struct {
 	}
 }
 
-func newHolds(await Awaiter, workers, limit int, flush func(), run func(h *held, why wakeReason)) *holds {
+func newHolds(await Awaiter, limit int, flush func(), run func(h *held, why wakeReason)) *holds {
 	t := &holds{
-		await: await, run: run, flush: flush, workers: workers, limit: limit, epoch: time.Now(),
+		await: await, run: run, flush: flush, limit: limit, epoch: time.Now(),
 		kick: make(chan struct{}, 1),
 	}
 	t.onWake = t.woken
@@ -102,18 +98,11 @@ func newHolds(await Awaiter, workers, limit int, flush func(), run func(h *held,
 // Run lets requests go on until ctx is done; then it ends all that wait, as if their time were up, and
 // returns. What is held before Run waits for it.
 func (t *holds) Run(ctx context.Context) error {
-	var g errgroup.Group
-	g.Go(func() error {
-		t.watchDeadlines(ctx)
-		return nil
-	})
-	for range t.workers {
-		g.Go(func() error {
-			t.work()
-			return nil
-		})
-	}
-	return g.Wait()
+	var g sync.WaitGroup
+	g.Go(func() { t.watchDeadlines(ctx) })
+	t.work()
+	g.Wait()
+	return nil
 }
 
 // hold makes h wait until the queue has a message at beyond, or until deadline. It reports false when h must

@@ -22,7 +22,7 @@ import (
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		table := newHolds(nil, 1, 1, nil, nil)
+		table := newHolds(nil, 1, nil, nil)
 		now := rapid.Int64Range(0, 10_000).Draw(t, "start")
 		inside := map[*held]int64{}
 		t.Repeat(map[string]func(*rapid.T){
@@ -135,7 +135,7 @@ func TestHoldsEndOnce(t *testing.T) {
 			table.end(h)
 			left[h] = 0
 		}
-		table = newHolds(a, 2, requests, func() {}, func(h *held, why wakeReason) {
+		table = newHolds(a, requests, func() {}, func(h *held, why wakeReason) {
 			mu.Lock()
 			defer mu.Unlock()
 			reasons[why]++
@@ -178,7 +178,7 @@ func TestHoldRefusesOverTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &lateAwaiter{waiters: map[*store.Waiter]bool{}, late: func() bool { return false }}
 		ended := 0
-		table := newHolds(a, 1, 2, func() {}, func(*held, wakeReason) { ended++ })
+		table := newHolds(a, 2, func() {}, func(*held, wakeReason) { ended++ })
 		if !table.hold(&held{}, "T", 0, 0, time.Now().Add(time.Hour)) {
 			t.Fatal("not held before Run")
 		}
@@ -205,7 +205,7 @@ func BenchmarkHold(b *testing.B) {
 	st := newMemStore()
 	var table *holds
 	ended := make(chan struct{}, 1)
-	table = newHolds(st, 1, 1<<30, func() {}, func(h *held, _ wakeReason) {
+	table = newHolds(st, 1<<30, func() {}, func(h *held, _ wakeReason) {
 		table.end(h)
 		ended <- struct{}{}
 	})

@@ -64,15 +64,10 @@ type PopperConfig struct {
 	// defaults.
 	PollingSize    int
 	MaxPollingSize int
-	// SkipYoung makes groups that begin at the end begin there also in queues that still have all their
-	// messages, the first of them recent (initPopOffsetByCheckMsgInMem=false).
-	SkipYoung bool
 	// Filters parses subscriptions; nil means one of its own.
 	Filters *filter.Cache
 	// LogEnd returns the end of the log. Required.
 	LogEnd func() message.LogOffset
-	// Workers is how many goroutines let waiting receives go on; 0 means 1.
-	Workers int
 	// Flush is called by a worker after a number of Done calls: the moment to write replies out. nil does
 	// nothing.
 	Flush func()
@@ -120,10 +115,9 @@ func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset
 	setDefault(&cfg.MaxBytes, DefaultPullBytes)
 	setDefault(&cfg.PollingSize, DefaultPopPollingSize)
 	setDefault(&cfg.MaxPollingSize, DefaultMaxPopPollingSize)
-	setDefault(&cfg.Workers, 1)
 	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
 	p := &Popper{cfg: cfg, topics: topics, groups: groups, offsets: offsets, stats: stats, store: st}
-	p.holds = newHolds(popAwaiter{p}, cfg.Workers, cfg.MaxPollingSize, cfg.Flush, p.wake)
+	p.holds = newHolds(popAwaiter{p}, cfg.MaxPollingSize, cfg.Flush, p.wake)
 	p.alarm.kick = make(chan struct{}, 1)
 	p.gate.closing = map[popKey]int{}
 	if err := p.load(); err != nil {

@@ -10,60 +10,6 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// ForwardRequest makes a dead letter of a message.
-type ForwardRequest struct {
-	Group  string
-	Topic  string
-	Handle pop.Handle
-	// Done is called exactly once, as PopRequest.Done is: with nil when the dead letter is stored and the
-	// message does not come again.
-	Done func(req *ForwardRequest, err error)
-}
-
-// ForwardToDLQ moves a message to its group's dead letter topic, at a consumer's wish. Errors given to Done:
-// TopicNotExist, *pop.HandleError, and those of store.Append. Source: ForwardMessageToDLQActivity.java.
-func (p *Popper) ForwardToDLQ(req *ForwardRequest) {
-	if _, ok := p.topics.Lookup(req.Topic); !ok {
-		req.Done(req, NoTopic(req.Topic))
-		return
-	}
-	s, _ := p.shares.Load(popKey{req.Topic, req.Group})
-	dead, err := p.forward(s, &req.Handle)
-	if err != nil {
-		req.Done(req, err)
-		return
-	}
-	p.bury(s, dead, func(err error) { req.Done(req, err) })
-}
-
-// forward takes a message out of circulation.
-func (p *Popper) forward(s *popShare, h *pop.Handle) (popDead, error) {
-	if reason := p.impossible(s, h); reason != 0 {
-		return popDead{}, &pop.HandleError{Handle: h.String(), Reason: reason}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := p.usableLocked(s); err != nil {
-		return popDead{}, err
-	}
-	refused := &pop.HandleError{Handle: h.String(), Reason: pop.NotGivenOut}
-	q := s.queueLocked(h.QueueID)
-	if q == nil {
-		return popDead{}, refused
-	}
-	var c popChange
-	s.mu.batch.begin()
-	actions := q.Step(nowMillis(), &pop.Forward{Ref: h.Ref()})
-	s.takeLocked(&c, h.QueueID, q, actions)
-	if len(c.dead) == 0 {
-		if !actions[0].Never {
-			refused.Reason = pop.Stale
-		}
-		return popDead{}, refused
-	}
-	return c.dead[0], nil
-}
-
 // bury stores the dead letter of a message, and that the message is finished, in one Write.
 func (p *Popper) bury(s *popShare, d popDead, done func(error)) {
 	p.topics.EnsureDLQ(s.key.group, func(dlq *TopicConfig, err error) {

@@ -228,7 +228,7 @@ func (m *popModel) ack(t *rapid.T, settle bool) {
 	h := f.handle
 	f.maybe = true // until it is answered: the answer can be lost
 	m.popper.Ack(
-		&AckRequest{Group: "g", Topic: "T", Handles: []pop.Handle{h}, Done: func(req *AckRequest, err error) {
+		&SettleRequest{Group: "g", Topic: "T", Handles: []pop.Handle{h}, Done: func(req *SettleRequest, err error) {
 			switch {
 			case err != nil:
 			case req.Results[0] == nil:
@@ -246,9 +246,9 @@ func (m *popModel) ack(t *rapid.T, settle bool) {
 func (m *popModel) renew(t *rapid.T) {
 	_, f := m.some(t, func(f *popFate) bool { return f.handed && !f.acked })
 	h := f.handle
-	m.popper.ChangeInvisible(&RenewRequest{
+	m.popper.ChangeInvisible(&SettleRequest{
 		Group: "g", Topic: "T", Handles: []pop.Handle{h}, Invisible: 2 * time.Second,
-		Done: func(req *RenewRequest, err error) {
+		Done: func(req *SettleRequest, err error) {
 			if err == nil && req.Results[0] == nil && f.handle == h {
 				f.handle = req.Handles[0]
 				f.until = time.UnixMilli(f.handle.VisibleAt())

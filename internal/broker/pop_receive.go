@@ -213,7 +213,7 @@ func (p *Popper) initial(req *PopRequest, s *popShare, id int32) message.QueueOf
 	if req.InitMode == FromMin || maximum == 0 {
 		return minimum
 	}
-	if minimum == 0 && !p.cfg.SkipYoung {
+	if minimum == 0 {
 		first, err := p.store.At(s.key.topic, id, 0)
 		if err == nil && p.cfg.LogEnd()-first.LogOffset() <= youngBytes {
 			return 0

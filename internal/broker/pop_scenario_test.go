@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,11 +207,11 @@ func (s *popScenario) do(words []string) {
 		s.renew(rest[0], rest[1], rest[2:], arg, duration(arg["invisible"], RetryPolicyDelay))
 	case "forward":
 		s.open++
-		s.popper.ForwardToDLQ(&ForwardRequest{
-			Group: rest[0], Topic: rest[1], Handle: s.handles[rest[2]],
-			Done: func(_ *ForwardRequest, err error) {
+		s.popper.ForwardToDLQ(&SettleRequest{
+			Group: rest[0], Topic: rest[1], Handles: s.named(rest[2:3]),
+			Done: func(req *SettleRequest, err error) {
 				s.open--
-				s.print("forwarded %v", err)
+				s.print("forwarded %v", cmp.Or(err, req.Results[0]))
 			},
 		})
 	case "forge":
@@ -223,8 +224,8 @@ func (s *popScenario) do(words []string) {
 		s.pass(duration(rest[0], 0))
 	case "crash":
 		s.popWorld = s.crash(s.t)
-	case "skip-young": // from the next crash on
-		s.config = func(c *PopperConfig) { c.SkipYoung = true }
+	case "skip-young": // from the next crash on no queue is young
+		s.config = func(c *PopperConfig) { c.LogEnd = func() message.LogOffset { return youngBytes << 1 } }
 	case "fail":
 		s.st.setErrors(nil, errors.New("injected failure"))
 	case "refuse":
@@ -357,9 +358,9 @@ func reason(err error) string {
 
 func (s *popScenario) ack(group, topic string, names []string) {
 	s.open++
-	s.popper.Ack(&AckRequest{
+	s.popper.Ack(&SettleRequest{
 		Group: group, Topic: topic, Handles: s.named(names),
-		Done: func(req *AckRequest, err error) {
+		Done: func(req *SettleRequest, err error) {
 			s.open--
 			if err != nil {
 				s.print("ack: %v", err)
@@ -381,9 +382,9 @@ func cmpOK(err error) string {
 
 func (s *popScenario) renew(group, topic string, names []string, arg map[string]string, invisible time.Duration) {
 	s.open++
-	s.popper.ChangeInvisible(&RenewRequest{
+	s.popper.ChangeInvisible(&SettleRequest{
 		Group: group, Topic: topic, Handles: s.named(names), Invisible: invisible,
-		Suspend: arg["suspend"] != "", Done: func(req *RenewRequest, err error) {
+		Suspend: arg["suspend"] != "", Done: func(req *SettleRequest, err error) {
 			s.open--
 			if err != nil {
 				s.print("renew: %v", err)

@@ -17,38 +17,23 @@ const RetryPolicyDelay time.Duration = -1
 // maxInvisible bounds invisible times, so that adding one to the time cannot overflow.
 const maxInvisible = 100 * 365 * 24 * time.Hour
 
-// AckRequest says that messages were consumed.
-type AckRequest struct {
+// SettleRequest says what becomes of messages that were handed out: see Ack, ChangeInvisible and ForwardToDLQ.
+type SettleRequest struct {
 	Group   string
 	Topic   string
 	Handles []pop.Handle
+	// Invisible, of ChangeInvisible, is for how long nobody else gets the messages; 0: others get them at once;
+	// RetryPolicyDelay: as the group's retry policy says.
+	Invisible time.Duration
+	Suspend   bool // of ChangeInvisible: the next delivery counts as the same attempt
 	// Results has an entry for each handle when Done is called without error: nil, or the *pop.HandleError
 	// that refuses it.
 	Results []error
-	// Done is called exactly once, as PopRequest.Done is. With an error nothing was acknowledged.
-	Done  func(req *AckRequest, err error)
+	// Done is called exactly once, as PopRequest.Done is. With an error nothing was settled.
+	Done  func(req *SettleRequest, err error)
 	Owner any // the caller's
 
 	settling
-	ev pop.Ack
-}
-
-// RenewRequest gives messages another invisible time, counted from now.
-type RenewRequest struct {
-	Group     string
-	Topic     string
-	Handles   []pop.Handle
-	Invisible time.Duration // 0: others get it at once; RetryPolicyDelay: as the group's retry policy says
-	Suspend   bool          // the next delivery counts as the same attempt
-	// Results has an entry for each handle when Done is called without error: nil, or the *pop.HandleError
-	// that refuses it. Handles then has the new handle in place of each that was good; the old one is stale.
-	Results []error
-	// Done is called exactly once, as PopRequest.Done is. With an error nothing was renewed.
-	Done  func(req *RenewRequest, err error)
-	Owner any // the caller's
-
-	settling
-	ev pop.Renew
 }
 
 // settling is what a Popper keeps in a request about messages that were handed out.
@@ -56,71 +41,42 @@ type settling struct {
 	popper *Popper
 	write  store.Write
 	share  *popShare
-	good   int // handles that were not refused
+	good   int       // handles that were not refused
+	ev     pop.Event // what happens to the claims
+	ack    pop.Ack   // ev of an acknowledgement
 }
-
-// settler is a request about messages that were handed out.
-type settler interface {
-	// event is what happens to claims of one queue, all by orderly receives or none.
-	event(refs []pop.Ref, orderly bool) pop.Event
-	// renewed takes a new claim of the message of a handle.
-	renewed(handle int, a *pop.Action)
-	// refused takes the reason why a handle is no good.
-	refused(handle int, reason pop.HandleReason)
-}
-
-var (
-	_ settler = (*AckRequest)(nil)
-	_ settler = (*RenewRequest)(nil)
-)
 
 // Ack acknowledges messages; they do not come again. Errors given to Done: TopicNotExist and those of
 // store.Append. A handle is good until its message was acknowledged, renewed or handed out again, also after
 // its time.
-func (p *Popper) Ack(req *AckRequest) {
-	req.settling = settling{popper: p}
-	req.write.Done, req.write.Owner = ackWritten, req
-	req.Results = resized(req.Results, len(req.Handles))
-	stored, err := p.settle(popKey{req.Topic, req.Group}, req.Handles, req, &req.settling)
-	if err != nil || !stored {
-		req.Done(req, err)
-	}
+func (p *Popper) Ack(req *SettleRequest) {
+	req.settling = settling{}
+	p.settle(req, &req.ack)
 }
 
-// ackWritten is the Done of an acknowledgement's Write.
-func ackWritten(w *store.Write, err error) {
-	req, _ := w.Owner.(*AckRequest)
-	req.popper.settled(req.share, err)
-	if err == nil {
-		req.popper.stats.Ack(req.share.key.group, req.share.key.topic, req.good)
-	}
-	req.Done(req, err)
-}
-
-func (req *AckRequest) event(refs []pop.Ref, _ bool) pop.Event {
-	req.ev.Refs = refs
-	return &req.ev
-}
-
-func (req *AckRequest) renewed(int, *pop.Action) {}
-
-func (req *AckRequest) refused(i int, reason pop.HandleReason) {
-	req.Results[i] = &pop.HandleError{Handle: req.Handles[i].String(), Reason: reason}
-}
-
-// ChangeInvisible renews claims. Errors given to Done are Ack's. Source: ChangeInvisibleTimeProcessor.java.
-func (p *Popper) ChangeInvisible(req *RenewRequest) {
-	req.settling = settling{popper: p}
-	req.write.Done, req.write.Owner = renewWritten, req
-	req.Results = resized(req.Results, len(req.Handles))
-	req.ev = pop.Renew{Suspend: req.Suspend, Invisible: min(req.Invisible, maxInvisible).Milliseconds()}
+// ChangeInvisible gives messages another invisible time, counted from now. Handles then has the new handle in
+// place of each that was good; the old one is stale. Errors given to Done are Ack's.
+// Source: ChangeInvisibleTimeProcessor.java.
+func (p *Popper) ChangeInvisible(req *SettleRequest) {
+	ev := &pop.Renew{Suspend: req.Suspend, Invisible: min(req.Invisible, maxInvisible).Milliseconds()}
 	if req.Invisible < 0 {
-		req.ev.Policy = p.retryPolicy(req.Group)
+		ev.Policy = p.retryPolicy(req.Group)
 	}
-	stored, err := p.settle(popKey{req.Topic, req.Group}, req.Handles, req, &req.settling)
-	if err != nil || !stored {
+	req.settling = settling{}
+	p.settle(req, ev)
+}
+
+// ForwardToDLQ moves the message of one handle to its group's dead letter topic, at a consumer's wish: when it is
+// stored there, the message does not come again. Errors given to Done are Ack's.
+// Source: ForwardMessageToDLQActivity.java.
+func (p *Popper) ForwardToDLQ(req *SettleRequest) {
+	req.settling = settling{}
+	c, _, err := p.step(req, &pop.Forward{})
+	if err != nil || len(c.dead) == 0 {
 		req.Done(req, err)
+		return
 	}
+	p.bury(req.share, c.dead[0], func(err error) { req.Done(req, err) })
 }
 
 // retryPolicy is how long messages of the group wait by how often they were reconsumed, in ms.
@@ -134,24 +90,31 @@ func (p *Popper) retryPolicy(group string) func(times int32) int64 {
 	}
 }
 
-// renewWritten is the Done of a renewal's Write.
-func renewWritten(w *store.Write, err error) {
-	req, _ := w.Owner.(*RenewRequest)
+// settleWritten is the Done of an acknowledgement's or a renewal's Write.
+func settleWritten(w *store.Write, err error) {
+	req, _ := w.Owner.(*SettleRequest)
 	req.popper.settled(req.share, err)
+	if err == nil && req.ev == &req.ack {
+		req.popper.stats.Ack(req.share.key.group, req.share.key.topic, req.good)
+	}
 	req.Done(req, err)
 }
 
-func (req *RenewRequest) event(refs []pop.Ref, orderly bool) pop.Event {
-	req.ev.Refs, req.ev.Orderly = refs, orderly
-	return &req.ev
+// event is what happens to claims of one queue, all by orderly receives or none.
+func (req *SettleRequest) event(refs []pop.Ref, orderly bool) pop.Event {
+	switch ev := req.ev.(type) {
+	case *pop.Ack:
+		ev.Refs = refs
+	case *pop.Renew:
+		ev.Refs, ev.Orderly = refs, orderly
+	case *pop.Forward:
+		ev.Refs = refs
+	}
+	return req.ev
 }
 
-func (req *RenewRequest) renewed(i int, a *pop.Action) {
-	h := &req.Handles[i]
-	h.PopTime, h.Invisible = a.PopTime, a.Invisible
-}
-
-func (req *RenewRequest) refused(i int, reason pop.HandleReason) {
+// refused takes the reason why a handle is no good.
+func (req *SettleRequest) refused(i int, reason pop.HandleReason) {
 	req.Results[i] = &pop.HandleError{Handle: req.Handles[i].String(), Reason: reason}
 }
 
@@ -160,11 +123,11 @@ func (req *RenewRequest) refused(i int, reason pop.HandleReason) {
 // time.
 func (p *Popper) Release(req *PopRequest) {
 	r := &req.result
-	renew := &RenewRequest{Group: strings.Clone(req.Group), Topic: strings.Clone(req.Topic), Suspend: true}
+	renew := &SettleRequest{Group: strings.Clone(req.Group), Topic: strings.Clone(req.Topic), Suspend: true}
 	for i := range r.Messages {
 		renew.Handles = append(renew.Handles, r.Handle(i))
 	}
-	renew.Done = func(req *RenewRequest, err error) {
+	renew.Done = func(req *SettleRequest, err error) {
 		if err != nil {
 			p.cfg.Logger.Debug(
 				"messages could not be given back", "topic", req.Topic, "group", req.Group, "error", err,
@@ -174,31 +137,38 @@ func (p *Popper) Release(req *PopRequest) {
 	p.ChangeInvisible(renew)
 }
 
-// settle steps the queues of the handles, and stores what that asks for in one Write. Without any good handle
-// nothing is stored, and the write's Done is not called.
-func (p *Popper) settle(key popKey, handles []pop.Handle, req settler, st *settling,
-) (stored bool, err error) {
-	if _, ok := p.topics.Lookup(key.topic); !ok {
-		return false, NoTopic(key.topic)
+// settle steps the queues of the handles and answers when what that asks for is stored.
+func (p *Popper) settle(req *SettleRequest, ev pop.Event) {
+	if _, stored, err := p.step(req, ev); err != nil || !stored {
+		req.Done(req, err)
 	}
-	s, _ := p.shares.Load(key)
-	st.share = s
+}
+
+// step steps the queues of the handles, and stores what that asks for in one Write. Without anything to store,
+// as without any good handle, the write's Done is not called.
+func (p *Popper) step(req *SettleRequest, ev pop.Event) (c popChange, stored bool, err error) {
+	req.popper, req.ev, req.write.Done, req.write.Owner = p, ev, settleWritten, req
+	req.Results = resized(req.Results, len(req.Handles))
+	if _, ok := p.topics.Lookup(req.Topic); !ok {
+		return c, false, NoTopic(req.Topic)
+	}
+	s, _ := p.shares.Load(popKey{req.Topic, req.Group})
+	req.share = s
 	if s == nil {
-		for i := range handles {
-			req.refused(i, p.impossible(s, &handles[i]))
+		for i := range req.Handles {
+			req.refused(i, p.impossible(s, &req.Handles[i]))
 		}
-		return false, nil
+		return c, false, nil
 	}
-	var c popChange
 	s.mu.Lock()
 	if err = p.usableLocked(s); err == nil {
 		s.mu.batch.begin()
-		p.stepAllLocked(s, &c, handles, req, st)
-		stored, err = p.appendLocked(s, &st.write, &c)
+		p.stepAllLocked(s, &c, req)
+		stored, err = p.appendLocked(s, &req.write, &c)
 	}
 	s.mu.Unlock()
 	if err != nil {
-		return false, err
+		return c, false, err
 	}
 	if c.due > 0 {
 		p.alarm.sooner(s, c.due)
@@ -206,7 +176,7 @@ func (p *Popper) settle(key popKey, handles []pop.Handle, req settler, st *settl
 	if c.wake {
 		p.signal(s, AllQueues)
 	}
-	return stored, nil
+	return c, stored, nil
 }
 
 // impossible tells why a handle cannot be good, whatever the claims are; 0 when it can.
@@ -228,8 +198,8 @@ type popRefs struct {
 }
 
 // stepAllLocked steps each queue once, and twice when some of its handles are orderly and others are not.
-func (p *Popper) stepAllLocked(s *popShare, c *popChange, handles []pop.Handle, req settler, st *settling) {
-	r := &s.mu.refs
+func (p *Popper) stepAllLocked(s *popShare, c *popChange, req *SettleRequest) {
+	r, handles := &s.mu.refs, req.Handles
 	r.taken = append(r.taken[:0], make([]bool, len(handles))...)
 	for i := range handles {
 		if reason := p.impossible(s, &handles[i]); reason != 0 {
@@ -249,12 +219,12 @@ func (p *Popper) stepAllLocked(s *popShare, c *popChange, handles []pop.Handle, 
 				r.refs, r.at = append(r.refs, h.Ref()), append(r.at, j)
 			}
 		}
-		s.stepRefsLocked(c, id, req.event(r.refs, orderly), req, st)
+		s.stepRefsLocked(c, id, req.event(r.refs, orderly), req)
 	}
 }
 
 // stepRefsLocked steps one queue with the claims in s.mu.refs.
-func (s *popShare) stepRefsLocked(c *popChange, id int32, ev pop.Event, req settler, st *settling) {
+func (s *popShare) stepRefsLocked(c *popChange, id int32, ev pop.Event, req *SettleRequest) {
 	at := s.mu.refs.at
 	q := s.queueLocked(id)
 	if q == nil {
@@ -263,19 +233,20 @@ func (s *popShare) stepRefsLocked(c *popChange, id int32, ev pop.Event, req sett
 		}
 		return
 	}
-	st.good += len(at)
+	req.good += len(at)
 	actions := q.Step(nowMillis(), ev)
 	s.takeLocked(c, id, q, actions)
 	for i := range actions {
 		a := &actions[i]
 		switch {
 		case a.Kind == pop.Renewed:
-			req.renewed(at[a.Index], a)
+			h := &req.Handles[at[a.Index]]
+			h.PopTime, h.Invisible = a.PopTime, a.Invisible
 		case a.Kind == pop.Refused && a.Never:
-			st.good--
+			req.good--
 			req.refused(at[a.Index], pop.NotGivenOut)
 		case a.Kind == pop.Refused:
-			st.good--
+			req.good--
 			req.refused(at[a.Index], pop.Stale)
 		}
 	}

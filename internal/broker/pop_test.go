@@ -270,8 +270,8 @@ func TestDeletionThatFails(t *testing.T) {
 			w.st.setErrors(nil, nil)
 		}
 		acked := make(chan error, 1)
-		ack := &AckRequest{Group: "g", Topic: "T", Handles: []pop.Handle{h}}
-		ack.Done = func(req *AckRequest, err error) { acked <- errors.Join(append(req.Results, err)...) }
+		ack := &SettleRequest{Group: "g", Topic: "T", Handles: []pop.Handle{h}}
+		ack.Done = func(req *SettleRequest, err error) { acked <- errors.Join(append(req.Results, err)...) }
 		w.popper.Ack(ack)
 		w.settle()
 		if err := <-acked; err != nil {

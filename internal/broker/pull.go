@@ -55,8 +55,6 @@ type PullerConfig struct {
 	Filters *filter.Cache
 	// MaxHeld bounds how many pulls wait; beyond it a pull is answered at once. 0 means 200,000.
 	MaxHeld int
-	// Workers is how many goroutines let held pulls go on; 0 means 1.
-	Workers int
 	// Flush is called by a worker after a number of Done calls: the moment to write replies out. nil does
 	// nothing.
 	Flush func()
@@ -87,13 +85,12 @@ func NewPuller(cfg PullerConfig, topics *Topics, groups *Groups, clients *Client
 	setDefault(&cfg.MaxBytes, DefaultPullBytes)
 	setDefault(&cfg.ShortPolling, DefaultShortPolling)
 	setDefault(&cfg.MaxHeld, defaultMaxHeld)
-	setDefault(&cfg.Workers, 1)
 	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
 	p := &Puller{
 		cfg: cfg, topics: topics, groups: groups, clients: clients, offsets: offsets, stats: stats,
 		queues: queues, all: filter.All(),
 	}
-	p.holds = newHolds(queues, cfg.Workers, cfg.MaxHeld, cfg.Flush, p.wake)
+	p.holds = newHolds(queues, cfg.MaxHeld, cfg.Flush, p.wake)
 	return p
 }
 

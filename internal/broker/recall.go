@@ -68,8 +68,6 @@ type KeyIndex interface {
 type RecallsConfig struct {
 	// BrokerName is what handles must name. Required.
 	BrokerName string
-	// TimerMaxDelay is the longest delay of a message; 0 means DefaultTimerMaxDelay.
-	TimerMaxDelay time.Duration
 	// Disabled refuses recalls: recallMessageEnable=false. Known difference: the original's default.
 	Disabled bool
 }
@@ -87,7 +85,6 @@ type Recalls struct {
 
 // NewRecalls returns Recalls of what waits in delays.
 func NewRecalls(cfg RecallsConfig, topics *Topics, delays *Delays, keys KeyIndex) *Recalls {
-	setDefault(&cfg.TimerMaxDelay, DefaultTimerMaxDelay)
 	r := &Recalls{cfg: cfg, topics: topics, delays: delays, keys: keys}
 	r.disabled.Store(cfg.Disabled)
 	return r
@@ -140,9 +137,9 @@ func (r *Recalls) check(topic, handle string, now time.Time) (h RecallHandle, er
 	case h.BrokerName != r.cfg.BrokerName:
 		err = refuse(IllegalOperation, "recall failed, broker service not available: the handle is of broker %s",
 			h.BrokerName)
-	case left <= 0 || left > r.cfg.TimerMaxDelay.Milliseconds():
+	case left <= 0 || left > TimerMaxDelay.Milliseconds():
 		err = refuse(IllegalOperation, "recall failed, timestamp invalid: %s is not within the next %s",
-			h.due(), inDays(r.cfg.TimerMaxDelay))
+			h.due(), inDays(TimerMaxDelay))
 	}
 	return h, err
 }

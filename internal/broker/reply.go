@@ -15,8 +15,6 @@ type RepliesConfig struct {
 	// Push gives a reply to a client (PUSH_REPLY_MESSAGE_TO_CLIENT) and calls done exactly once with what
 	// became of it. properties are those of req with PUSH_REPLY_TIME. It must not block. Required.
 	Push func(to Channel, req *SendRequest, properties string, done func(error))
-	// StoreDisabled does not store replies: storeReplyMessageEnable=false.
-	StoreDisabled bool
 	// Logger is required.
 	Logger *slog.Logger
 }
@@ -47,14 +45,11 @@ func (r *Replies) Reply(req *SendRequest, done func(req *SendRequest, stored boo
 		return
 	}
 	r.cfg.Push(to.Channel, req, properties, func(err error) {
-		switch {
-		case err != nil:
+		if err != nil {
 			done(req, false, refuse(Failed, "push reply message to %s fail: %w", to.ClientID, err))
-		case r.cfg.StoreDisabled:
-			done(req, false, nil)
-		default:
-			r.keep(req, done)
+			return
 		}
+		r.keep(req, done)
 	})
 }
 

@@ -391,7 +391,7 @@ func (s *scenario) doResume(body string) {
 }
 
 func (s *scenario) printStats() {
-	d, t := s.delays.Stats(), s.tx.Stats()
+	d := s.delays.Stats()
 	fmt.Fprintf(
 		s.out,
 		"waiting %d %v, delivered %d, recalled %d, dropped %d, late %v\n",
@@ -402,18 +402,12 @@ func (s *scenario) printStats() {
 		d.Dropped,
 		d.Late,
 	)
-	fmt.Fprintf(
-		s.out,
-		"open %d %v, committed %d, rolled back %d, checks %d, unasked %d, parked %d, unreadable %d\n",
-		t.Open,
-		s.tx.OpenByTopic(),
-		t.Committed,
-		t.RolledBack,
-		t.Checks,
-		t.Unasked,
-		t.Parked,
-		t.Unreadable,
-	)
+	var committed, rolledBack int64
+	s.stats.EachTopic(func(_ string, m *TopicMeter) {
+		committed += m.Committed.Load()
+		rolledBack += m.RolledBack.Load()
+	})
+	fmt.Fprintf(s.out, "open %v, committed %d, rolled back %d\n", s.tx.OpenByTopic(), committed, rolledBack)
 }
 
 // show prints the properties of the last message of a topic's queue 0, without those of every message.

@@ -46,9 +46,6 @@ type SenderConfig struct {
 	MaxMessageBytes int
 	// Levels is the table of delay levels; empty means DefaultDelayLevels.
 	Levels DelayLevels
-	// TimerMaxDelay is the longest delay of a message with a delivery time of its own; 0 means
-	// DefaultTimerMaxDelay.
-	TimerMaxDelay time.Duration
 	// BrokerName is written into recall handles.
 	BrokerName string
 	// TransactionsDisabled refuses half messages: rejectTransactionMessage.
@@ -86,7 +83,7 @@ func NewSender(cfg SenderConfig, topics *Topics, groups *Groups, locks *QueueLoc
 	}
 	s := &Sender{
 		cfg: cfg, topics: topics, groups: groups, locks: locks, stats: stats, store: messages,
-		tail: string(tail), timing: newTiming(cfg.Levels, cfg.TimerMaxDelay),
+		tail: string(tail), timing: newTiming(cfg.Levels),
 	}
 	s.stored = s.finish
 	s.noHalf.Store(cfg.TransactionsDisabled)

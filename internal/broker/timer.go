@@ -10,8 +10,8 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// DefaultTimerMaxDelay is how far ahead a message may ask to be delivered, through whatever door it comes.
-const DefaultTimerMaxDelay = 40 * 24 * time.Hour
+// TimerMaxDelay is how far ahead a message may ask to be delivered, through whatever door it comes.
+const TimerMaxDelay = 40 * 24 * time.Hour
 
 // inDays writes whole days as such.
 func inDays(d time.Duration) string {
@@ -94,12 +94,11 @@ type timing struct {
 	limit  time.Duration // of timers
 }
 
-func newTiming(levels DelayLevels, limit time.Duration) timing {
+func newTiming(levels DelayLevels) timing {
 	if levels.Max() == 0 {
 		levels, _ = ParseDelayLevels("") // the default table is valid, a test parses it
 	}
-	setDefault(&limit, DefaultTimerMaxDelay)
-	return timing{levels, limit}
+	return timing{levels, TimerMaxDelay}
 }
 
 // check refuses a delivery time that cannot be.

@@ -75,9 +75,8 @@ type TransactionLog interface {
 type TransactionsConfig struct {
 	// Timing says when producers are asked about half messages. Zero values are the original's defaults.
 	Timing transaction.Config
-	// Levels and TimerMaxDelay are those of the Sender: a committed message may ask for a delay.
-	Levels        DelayLevels
-	TimerMaxDelay time.Duration
+	// Levels are those of the Sender: a committed message may ask for a delay.
+	Levels DelayLevels
 	// Send sends a check to a producer (CHECK_TRANSACTION_STATE, or the door's equivalent). An error means
 	// that the connection is no good: the next producer of the group is tried. It must not block. Required.
 	Send func(to Channel, check *TransactionCheck) error
@@ -110,21 +109,7 @@ type Transactions struct {
 		core    *transaction.Core
 		wake    int64 // ms, when Run looks again
 		byTopic map[string]int64
-		stats   TransactionStats
 	}
-}
-
-// TransactionStats is how transactions go, counted since the start.
-type TransactionStats struct {
-	Open       int // half messages that nobody has decided about
-	Committed  int64
-	RolledBack int64
-	Checks     int64 // sent to producers
-	Unasked    int64 // checks for which there was no producer
-	Parked     int64
-	Unreadable int64 // half messages that cannot be read
-	// CommitLatency is the sum of the ages of half messages when they were committed.
-	CommitLatency time.Duration
 }
 
 // NewTransactions returns Transactions with the half messages that are open in the log. The store's OnState
@@ -132,7 +117,7 @@ type TransactionStats struct {
 func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, stats *Stats, log TransactionLog,
 ) (*Transactions, error) {
 	t := &Transactions{
-		cfg: cfg, timing: newTiming(cfg.Levels, cfg.TimerMaxDelay), topics: topics, clients: clients, stats: stats,
+		cfg: cfg, timing: newTiming(cfg.Levels), topics: topics, clients: clients, stats: stats,
 		log: log, logger: cfg.Logger, kick: make(chan struct{}, 1),
 	}
 	t.mu.core, t.mu.byTopic = transaction.New(cfg.Timing), map[string]int64{}
@@ -240,26 +225,10 @@ func (t *Transactions) Run(ctx context.Context) error {
 	}
 }
 
-// Stats returns how transactions go.
-func (t *Transactions) Stats() TransactionStats {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	st := t.mu.stats
-	st.Open = t.mu.core.Len()
-	return st
-}
-
 // OpenByTopic returns how many half messages are open, by the topic they would go to. Source:
 // TransactionMetrics.java.
 func (t *Transactions) OpenByTopic() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.mu.byTopic)
-}
-
-// count changes the statistics.
-func (t *Transactions) count(change func(*TransactionStats)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	change(&t.mu.stats)
 }

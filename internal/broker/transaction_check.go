@@ -60,7 +60,6 @@ func (t *Transactions) tick() {
 func (t *Transactions) unreadable(half transaction.Half, err error) {
 	t.logger.Error("half message cannot be read, it is not checked any more", "topic", half.Topic,
 		"queue_offset", half.Offset, "checks", half.Checks, "error", err)
-	t.count(func(st *TransactionStats) { st.Unreadable++ })
 	t.finished(half.Offset, transaction.Unreadable)
 }
 
@@ -90,7 +89,6 @@ func (t *Transactions) ask(half transaction.Half, unasked map[string]int) error 
 	producers := t.clients.Producers(group)
 	if len(producers) == 0 {
 		unasked[group]++
-		t.count(func(st *TransactionStats) { st.Unasked++ })
 		t.finished(half.Offset, transaction.NoProducer)
 		return nil
 	}
@@ -142,7 +140,6 @@ func (t *Transactions) send(producers []Member, check *TransactionCheck) {
 		to := producers[(turn+uint64(i))%uint64(len(producers))]
 		err := t.cfg.Send(to.Channel, check)
 		if err == nil {
-			t.count(func(st *TransactionStats) { st.Checks++ })
 			return
 		}
 		t.logger.Warn("check of a half message could not be sent", "group", check.Group, "client_id", to.ClientID,
@@ -182,7 +179,6 @@ func (t *Transactions) parked(half transaction.Half, group string, m *message.Me
 			"error", err,
 		)
 	} else {
-		t.count(func(st *TransactionStats) { st.Parked++ })
 		t.logger.Error(
 			"nobody decided about a half message, it is parked; request code 323 with this id resumes it", "topic",
 			half.Topic, "group", group, "checks", half.Checks, "age",

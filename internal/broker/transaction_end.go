@@ -283,14 +283,9 @@ func (t *Transactions) decided(req *EndRequest, since int64) {
 		t.stats.Decided(topic, req.Decision == Commit, age)
 	}
 	if req.Decision == Rollback {
-		t.count(func(st *TransactionStats) { st.RolledBack++ })
 		return
 	}
 	m := &req.write.Messages[0]
-	t.count(func(st *TransactionStats) {
-		st.Committed++
-		st.CommitLatency += max(0, age)
-	})
 	t.stats.Put(m.Topic, KindTransaction, 1, m.EncodedLen(), time.Since(time.UnixMilli(m.StoreTimestamp)))
 }
 

@@ -335,7 +335,7 @@ func TestTimerRequest(t *testing.T) {
 			"by",
 		)
 		n := rapid.Int64().Draw(t, "n")
-		due, err := timerRequest{by, fmt.Sprint(n)}.due(now, DefaultTimerMaxDelay)
+		due, err := timerRequest{by, fmt.Sprint(n)}.due(now, TimerMaxDelay)
 		delay, overflows := n, false
 		switch by {
 		case timerDelaySeconds:
@@ -344,7 +344,7 @@ func TestTimerRequest(t *testing.T) {
 		case timerDeliverMillis:
 			delay = n - now.UnixMilli()
 		}
-		limit := DefaultTimerMaxDelay.Milliseconds()
+		limit := TimerMaxDelay.Milliseconds()
 		if want := n >= 0 && !overflows && delay <= limit; want != (err == nil) {
 			t.Fatalf("%v %d: %v", by, n, err)
 		}

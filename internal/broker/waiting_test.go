@@ -13,20 +13,20 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// TestC071OneLimitForAllDoors: the limit is configured once; the error names it and the value.
+// TestC071OneLimitForAllDoors: there is one limit; the error names it and the value.
 func TestC071OneLimitForAllDoors(t *testing.T) {
 	t.Parallel()
-	w := newTxWorld(t, func(c *worldConfig) { c.sender.TimerMaxDelay = time.Hour })
+	w := newTxWorld(t)
 	w.topic(t, "T", 1)
-	_, err := w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "3601"))
-	if !refusal(IllegalMessage, `3600000ms (1h0m0s): TIMER_DELAY_SEC "3601" is too far ahead`)(err) {
+	_, err := w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "3456001"))
+	if !refusal(IllegalMessage, `3456000000ms (40 days): TIMER_DELAY_SEC "3456001" is too far ahead`)(err) {
 		t.Errorf("error %v", err)
 	}
-	_, err = w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "3601", "TRAN_MSG", "true"))
+	_, err = w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "3456001", "TRAN_MSG", "true"))
 	if !refusal(IllegalMessage, "timer message illegal")(err) {
 		t.Errorf("a half message: %v", err)
 	}
-	w.mustSend(t, "T", "b", withProps("TIMER_DELAY_SEC", "3600"))
+	w.mustSend(t, "T", "b", withProps("TIMER_DELAY_SEC", "3456000"))
 	if _, maximum, _ := w.st.Bounds("T", 0); maximum != 0 {
 		t.Error("something was delivered")
 	}
@@ -280,12 +280,10 @@ func TestReplies(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		topic  string
-		store  bool
 		change func(*SendRequest)
 		want   func(error) bool
 	}{
-		{name: "stored", topic: topic, store: true},
-		{name: "not stored", topic: topic},
+		{name: "stored", topic: topic},
 		{
 			name: "nobody", topic: topic, change: withProps("CORRELATION_ID", "c1"),
 			want: refusal(Failed, "properties[REPLY_TO_CLIENT] is null"),
@@ -295,7 +293,7 @@ func TestReplies(t *testing.T) {
 			want: refusal(Failed, "channel of <x> not found"),
 		},
 		{
-			name: "refused", topic: topic, store: true, change: withProps("REPLY_TO_CLIENT", "refuser"),
+			name: "refused", topic: topic, change: withProps("REPLY_TO_CLIENT", "refuser"),
 			want: refusal(Failed, "push reply message to refuser fail: "),
 		},
 		{name: "no topic", topic: "none", want: refusal(TopicNotExist, "topic[none]")},
@@ -309,7 +307,7 @@ func TestReplies(t *testing.T) {
 			want: asError[*message.PropertyError](nil),
 		},
 	} {
-		cfg := RepliesConfig{Push: push, StoreDisabled: !tt.store, Logger: quiet()}
+		cfg := RepliesConfig{Push: push, Logger: quiet()}
 		replies := NewReplies(cfg, w.topics, w.clients, w.sender)
 		_, before, _ := w.st.Bounds(topic, 0)
 		var o outcome
@@ -320,7 +318,7 @@ func TestReplies(t *testing.T) {
 		}
 		replies.Reply(req, func(_ *SendRequest, stored bool, err error) {
 			o.done(err)
-			if stored != (tt.store && tt.want == nil) {
+			if stored != (tt.want == nil) {
 				t.Errorf("%s: stored %v", tt.name, stored)
 			}
 		})
@@ -328,7 +326,7 @@ func TestReplies(t *testing.T) {
 		if o.calls != 1 || (tt.want == nil) != (o.err == nil) || tt.want != nil && !tt.want(o.err) {
 			t.Errorf("%s: answered %d times, %v", tt.name, o.calls, o.err)
 		}
-		want := map[bool]message.QueueOffset{true: 1}[tt.store && tt.want == nil]
+		want := map[bool]message.QueueOffset{true: 1}[tt.want == nil]
 		if _, after, _ := w.st.Bounds(topic, 0); after-before != want {
 			t.Errorf("%s: %d messages stored", tt.name, after-before)
 		}

@@ -29,7 +29,7 @@ func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) 
 		Names:      &doorNames{system: broker.SystemNames{Cluster: s.self.cluster, Broker: s.self.brokerName}},
 		Metadata:   &doorMetadata{topics: rules.topics, groups: rules.groups},
 		BrokerName: s.self.brokerName, MaxBodyBytes: rules.sender.MaxMessageBytes,
-		MaxDelay: broker.DefaultTimerMaxDelay, Ready: s.ready, Gate: s.access,
+		MaxDelay: broker.TimerMaxDelay, Ready: s.ready, Gate: s.access,
 		OnEnd:  func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
 		Limits: grpcapi.DefaultLimits(), Logger: s.log.With(slog.String("component", "grpc")),
 	}, registry)

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func (r *popCall) reply(code protocol.ResponseCode, remark string) {
 
 // ackCall is an acknowledgement of one message under way.
 type ackCall struct {
-	broker.AckRequest
+	broker.SettleRequest
 	call   *remoting.Call
 	handle [1]pop.Handle
 }
@@ -176,10 +177,10 @@ func (s *popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
 		return
 	}
 	r.Group, r.Topic, r.Handles, r.Owner, r.Done = h.ConsumerGroup, h.Topic, r.handle[:], r, ackDone
-	s.popper.Ack(&r.AckRequest)
+	s.popper.Ack(&r.SettleRequest)
 }
 
-func ackDone(req *broker.AckRequest, err error) {
+func ackDone(req *broker.SettleRequest, err error) {
 	r, ok := req.Owner.(*ackCall)
 	switch {
 	case !ok:
@@ -217,7 +218,7 @@ func (s *popRequests) ackBatch(_ context.Context, c *remoting.Call) {
 	requests := ackRequests(body)
 	end := newCountdown(len(requests), replyTo(c))
 	for _, req := range requests {
-		req.Done = func(_ *broker.AckRequest, err error) { end.done(err) }
+		req.Done = func(_ *broker.SettleRequest, err error) { end.done(err) }
 		s.popper.Ack(req)
 	}
 	end.done(nil)
@@ -227,19 +228,19 @@ func (s *popRequests) ackBatch(_ context.Context, c *remoting.Call) {
 const maxBatchAcks = 65_536
 
 // ackRequests are the acknowledgements of a native client's body, one request a group and topic.
-func ackRequests(body *protocol.BatchAckMessageRequestBody) []*broker.AckRequest {
-	var requests []*broker.AckRequest
+func ackRequests(body *protocol.BatchAckMessageRequestBody) []*broker.SettleRequest {
+	var requests []*broker.SettleRequest
 	count := 0
 	for i := range body.Acks {
 		ack := &body.Acks[i]
-		var req *broker.AckRequest
+		var req *broker.SettleRequest
 		for _, r := range requests {
 			if r.Group == ack.ConsumerGroup && r.Topic == ack.Topic {
 				req = r
 			}
 		}
 		if req == nil {
-			req = &broker.AckRequest{Group: ack.ConsumerGroup, Topic: ack.Topic}
+			req = &broker.SettleRequest{Group: ack.ConsumerGroup, Topic: ack.Topic}
 			requests = append(requests, req)
 		}
 		for bit := range ack.BitSet.All() {
@@ -268,7 +269,7 @@ func retryFlag(text string) int32 {
 // ackReceipts acknowledges the messages of a door's handles and says of each what came of it.
 func (s *popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
 	answer := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
-	req := &broker.AckRequest{Group: h.ConsumerGroup, Topic: h.Topic, Handles: make([]pop.Handle, 0, len(h.Handles))}
+	req := &broker.SettleRequest{Group: h.ConsumerGroup, Topic: h.Topic, Handles: make([]pop.Handle, 0, len(h.Handles))}
 	at := make([]int, 0, len(h.Handles))
 	for i, text := range h.Handles {
 		handle, err := pop.ParseHandle(text)
@@ -278,7 +279,7 @@ func (s *popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsReque
 		}
 		req.Handles, at = append(req.Handles, handle), append(at, i)
 	}
-	req.Done = func(req *broker.AckRequest, err error) {
+	req.Done = func(req *broker.SettleRequest, err error) {
 		if err != nil {
 			c.FailLater(err)
 			return
@@ -299,7 +300,7 @@ func refusedHandle(err error) *protocol.Error {
 
 // renewCall is a change of an invisible time under way.
 type renewCall struct {
-	broker.RenewRequest
+	broker.SettleRequest
 	call   *remoting.Call
 	handle [1]pop.Handle
 	answer protocol.ChangeInvisibleTimeResponseHeader
@@ -341,10 +342,10 @@ func (s *popRequests) renew(
 	if invisibleMillis < 0 {
 		r.Invisible = broker.RetryPolicyDelay
 	}
-	s.popper.ChangeInvisible(&r.RenewRequest)
+	s.popper.ChangeInvisible(&r.SettleRequest)
 }
 
-func renewDone(req *broker.RenewRequest, err error) {
+func renewDone(req *broker.SettleRequest, err error) {
 	r, ok := req.Owner.(*renewCall)
 	switch {
 	case !ok:
@@ -380,9 +381,9 @@ func (s *popRequests) sendBack(next remoting.Processor) remoting.Processor {
 			c.Fail(err)
 			return
 		}
-		s.popper.ForwardToDLQ(&broker.ForwardRequest{
-			Group: h.ConsumerGroup, Topic: h.Topic, Handle: handle,
-			Done: func(_ *broker.ForwardRequest, err error) { replyTo(c)(err) },
+		s.popper.ForwardToDLQ(&broker.SettleRequest{
+			Group: h.ConsumerGroup, Topic: h.Topic, Handles: []pop.Handle{handle},
+			Done: func(req *broker.SettleRequest, err error) { replyTo(c)(cmp.Or(err, req.Results[0])) },
 		})
 	}
 }

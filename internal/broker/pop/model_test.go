@@ -218,7 +218,7 @@ func (m *model) renew(t *rapid.T) {
 
 func (m *model) forward(t *rapid.T) {
 	ref, good := m.some(t)
-	if actions := m.step(&Forward{Ref: ref}); (actions[0].Kind == DeadLetter) != good {
+	if actions := m.step(&Forward{Refs: []Ref{ref}}); (actions[0].Kind == DeadLetter) != good {
 		t.Fatalf("forward of %+v, good %v: %+v", ref, good, actions)
 	}
 	if good {

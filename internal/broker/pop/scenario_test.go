@@ -218,7 +218,7 @@ func (w *queueOfMessages) run(t *testing.T, line string) string {
 		}
 		return w.show(w.step(ev), args["as"], refs, 0)
 	case "forward":
-		return w.show(w.step(&Forward{Ref: w.refs(t, args["handle"])[0]}), "", nil, 0)
+		return w.show(w.step(&Forward{Refs: w.refs(t, args["handle"])[:1]}), "", nil, 0)
 	case "tick":
 		return w.show(w.step(&Tick{MaxTimes: w.maxTimes, Everything: args["everything"] != ""}), "", nil, 0)
 	case "bury":

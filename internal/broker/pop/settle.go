@@ -60,13 +60,15 @@ func (ev *Renew) apply(q *Queue, now int64) {
 	}
 }
 
-// Forward makes a dead letter of the message that Ref claims: it is Refused, or there is a DeadLetter action.
-type Forward struct{ Ref Ref }
+// Forward makes dead letters of messages. For each of Refs there is a DeadLetter action, or it is Refused.
+type Forward struct{ Refs []Ref }
 
 func (ev *Forward) apply(q *Queue, now int64) {
-	if s, at := q.claimed(0, ev.Ref); at >= 0 {
-		q.die(&s.entries[at])
-		q.place(s, now)
+	for i, ref := range ev.Refs {
+		if s, at := q.claimed(i, ref); at >= 0 {
+			q.die(&s.entries[at])
+			q.place(s, now)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	DefaultMaxAge    = 72 * time.Hour
 
 	defaultMaxBusy = 32
-	defaultRetry   = time.Second
+	retryAfter     = time.Second // something could not be done
 
 	// maxStepBack is by how much the clock may go back before that counts as having been set back.
 	maxStepBack = time.Second
@@ -32,8 +32,6 @@ type Config struct {
 	MaxAge    time.Duration // so old, and it is parked without another check
 	// MaxBusy bounds the checks and parkings that are on their way at once. Default 32.
 	MaxBusy int
-	// Retry is how long to wait after something could not be done. Default 1 s.
-	Retry time.Duration
 }
 
 func (c *Config) setDefaults() {
@@ -42,7 +40,6 @@ func (c *Config) setDefaults() {
 	c.MaxChecks = cmp.Or(max(c.MaxChecks, 0), DefaultMaxChecks)
 	c.MaxAge = cmp.Or(max(c.MaxAge, 0), DefaultMaxAge)
 	c.MaxBusy = cmp.Or(max(c.MaxBusy, 0), defaultMaxBusy)
-	c.Retry = cmp.Or(max(c.Retry, 0), defaultRetry)
 }
 
 // EventKind is what happened.
@@ -139,9 +136,6 @@ func (c *Core) Open(offset message.QueueOffset) (Half, bool) {
 	}
 	return e.half, true
 }
-
-// Len returns how many half messages are open.
-func (c *Core) Len() int { return len(c.open) }
 
 // Offsets returns where the open half messages are, in no order.
 func (c *Core) Offsets() []message.QueueOffset {
@@ -262,7 +256,7 @@ func (c *Core) finished(now int64, offset message.QueueOffset, outcome Outcome) 
 	switch outcome {
 	case Done:
 	case Failed:
-		next = max(next, now+c.cfg.Retry.Milliseconds())
+		next = max(next, now+retryAfter.Milliseconds())
 	case NoProducer:
 		next = min(now+c.cfg.Interval.Milliseconds(), max(now, e.half.Since+c.cfg.MaxAge.Milliseconds()+1))
 	case Unreadable:

@@ -339,8 +339,8 @@ func (m *coreModel) step(t *rapid.T, ev Event, gone ...string) {
 }
 
 func (m *coreModel) check(t *rapid.T) {
-	if m.core.Len() != len(m.holder) {
-		t.Fatalf("%d are open, want %d", m.core.Len(), len(m.holder))
+	if len(m.core.open) != len(m.holder) {
+		t.Fatalf("%d are open, want %d", len(m.core.open), len(m.holder))
 	}
 	busy := 0
 	for off, e := range m.core.open {
