@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roquetmq/roquet/internal/broker/snapshot"
+	"github.com/puzpuzpuz/xsync/v4"
 )
 
 // Channel is the connection, or the door's stand-in for one, by which a client can be reached. Its ID is
@@ -129,7 +129,7 @@ type ClientsConfig struct {
 // ClientManageProcessor.java.
 type Clients struct {
 	cfg       ClientsConfig
-	consumers snapshot.Map[string, *consumerGroup]
+	consumers *xsync.Map[string, *consumerGroup]
 	conflicts atomic.Int64
 
 	mu struct {
@@ -154,7 +154,7 @@ func NewClients(cfg ClientsConfig) *Clients {
 	if cfg.Conflict == nil {
 		cfg.Conflict = func(Conflict) {}
 	}
-	c := &Clients{cfg: cfg}
+	c := &Clients{cfg: cfg, consumers: xsync.NewMap[string, *consumerGroup]()}
 	c.mu.producers = map[string]map[uint64]*member{}
 	c.mu.byClient = map[string]*member{}
 	c.mu.groupsOf = map[uint64]*channelGroups{}
@@ -230,10 +230,11 @@ func (c *Clients) channelLocked(ch Channel) *channelGroups {
 func (c *Clients) joinConsumerLocked(ch Channel, hb *Heartbeat, data *ConsumerData, now time.Time,
 	after *effects,
 ) bool {
-	group, _ := c.consumers.LoadOrStore(data.Group, func() (string, *consumerGroup) {
-		g := &consumerGroup{name: strings.Clone(data.Group), members: map[uint64]*member{}}
-		return g.name, g
-	})
+	group, ok := c.consumers.Load(data.Group)
+	if !ok {
+		group = &consumerGroup{name: strings.Clone(data.Group), members: map[uint64]*member{}}
+		c.consumers.Store(group.name, group)
+	}
 	m := group.members[ch.ID()]
 	joined := m == nil || m.clientID != hb.ClientID
 	if joined {

@@ -31,7 +31,7 @@ func (c *Clients) Subscription(group, topic string) (*SubscriptionData, bool) {
 
 // Groups calls fn with every consumer group that has members, in no order.
 func (c *Clients) Groups(fn func(name string, group *ConsumerGroup)) {
-	for name, group := range c.consumers.All {
+	for name, group := range c.consumers.All() {
 		if view := group.view.Load(); view != nil {
 			fn(name, view)
 		}
@@ -42,7 +42,7 @@ func (c *Clients) Groups(fn func(name string, group *ConsumerGroup)) {
 // Source: ConsumerManager.java queryTopicConsumeByWho.
 func (c *Clients) GroupsOf(topic string) []string {
 	var names []string
-	for name, group := range c.consumers.All {
+	for name, group := range c.consumers.All() {
 		if view := group.view.Load(); view != nil && view.Subscriptions[topic] != nil {
 			names = append(names, name)
 		}

@@ -82,7 +82,7 @@ func TestClientsRegisterAndLeave(t *testing.T) {
 		t.Error("the producer is still there")
 	}
 	c.Disconnected(channel(2), at(7))
-	if _, ok := c.Group("g"); ok || c.consumers.Len() != 0 || len(c.mu.groupsOf) != 0 || len(c.mu.producers) != 0 {
+	if _, ok := c.Group("g"); ok || c.consumers.Size() != 0 || len(c.mu.groupsOf) != 0 || len(c.mu.producers) != 0 {
 		t.Error("something is left")
 	}
 	if group.Subscriptions["orders"] == nil {
@@ -392,7 +392,7 @@ func TestClientsConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if c.consumers.Len() != 0 || len(c.ProducerGroups()) != 0 || notices.Load() == 0 {
-		t.Errorf("left: %v; %d notices", c.consumers.Len(), notices.Load())
+	if c.consumers.Size() != 0 || len(c.ProducerGroups()) != 0 || notices.Load() == 0 {
+		t.Errorf("left: %v; %d notices", c.consumers.Size(), notices.Load())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -26,7 +27,7 @@ const (
 // allow; read in the order in which they lie, some seconds' worth at a time, they cost little. It is a help
 // and no more: what is not in it is read when it is due.
 type readAhead struct {
-	kick    chan struct{}
+	bell    due.Bell
 	horizon atomic.Int64 // ms: what is due up to here has been looked for
 	next    atomic.Int64 // ms: when the first is due beyond, as far as is known
 
@@ -38,7 +39,7 @@ type readAhead struct {
 }
 
 func newReadAhead() *readAhead {
-	a := &readAhead{kick: make(chan struct{}, 1)}
+	a := &readAhead{bell: due.NewBell()}
 	a.mu.ready = map[timerKey]*message.Message{}
 	return a
 }
@@ -50,10 +51,7 @@ func (a *readAhead) note(due int64) {
 		return
 	}
 	a.next.Store(due)
-	select {
-	case a.kick <- struct{}{}:
-	default:
-	}
+	a.bell.Ring()
 }
 
 // take returns the messages of timers, nil for those that are not there, and lets go of them.
@@ -117,7 +115,7 @@ func (d *Delays) readAhead(ctx context.Context) {
 		a.sweep(now.Add(-2 * aheadLead).UnixMilli())
 		d.readAheadOf(ctx, now)
 		for looking := true; looking; looking = time.Now().UnixMilli() < a.wakeAt(now) {
-			if !sleep(ctx, a.kick, a.wakeAt(now)) {
+			if !a.bell.Sleep(ctx, a.wakeAt(now)) {
 				return
 			}
 		}

@@ -154,7 +154,7 @@ func (d *Delays) carry(keys []timerKey) error {
 		waited := d.settledLocked()
 		d.mu.Unlock()
 		if waited {
-			d.wake()
+			d.bell.Ring()
 		}
 		if err != nil {
 			return err

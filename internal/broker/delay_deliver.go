@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
@@ -37,9 +38,6 @@ const (
 	// deliveryGap is the least time from one look to the next that only time brings: what is due in between
 	// goes together, which costs a third under load.
 	deliveryGap = 5 * time.Millisecond
-
-	// maxSleep bounds a sleep while something waits, so that a clock that was set is noticed.
-	maxSleep = time.Second
 )
 
 // TimerLog is what Delays needs of the store. *store.Store is one.
@@ -61,7 +59,7 @@ type Delays struct {
 	stats  *Stats
 	log    TimerLog
 	logger *slog.Logger
-	kick   chan struct{} // something to look at, before the time slept until
+	bell   due.Bell // something to look at, before the time slept until
 	ahead  *readAhead
 	spare  sync.Pool // *delivery
 
@@ -80,7 +78,7 @@ type Delays struct {
 // NewDelays returns Delays over the store's timers. The store's OnState of message.SpaceTimer must be given
 // OnTimer, and its OnRetain CarryForward, before the store runs.
 func NewDelays(topics *Topics, stats *Stats, log TimerLog, logger *slog.Logger) *Delays {
-	d := &Delays{topics: topics, stats: stats, log: log, logger: logger, kick: make(chan struct{}, 1)}
+	d := &Delays{topics: topics, stats: stats, log: log, logger: logger, bell: due.NewBell()}
 	d.ahead = newReadAhead()
 	d.mu.due = newDueKeys()
 	d.mu.free = sync.NewCond(&d.mu.Mutex)
@@ -103,14 +101,7 @@ func (d *Delays) OnTimer(st message.State) {
 	}
 	d.ahead.note(k.due)
 	if earlier {
-		d.wake()
-	}
-}
-
-func (d *Delays) wake() {
-	select {
-	case d.kick <- struct{}{}:
-	default:
+		d.bell.Ring()
 	}
 }
 
@@ -121,7 +112,7 @@ func (d *Delays) Run(ctx context.Context) error {
 		for {
 			now := time.Now()
 			next := d.deliver(now)
-			if !sleep(ctx, d.kick, max(next, now.Add(deliveryGap).UnixMilli())) {
+			if !d.bell.Sleep(ctx, max(next, now.Add(deliveryGap).UnixMilli())) {
 				d.runLater(commitlog.ErrClosed)
 				return nil
 			}
@@ -136,30 +127,6 @@ func (d *Delays) Run(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
-}
-
-// sleep waits until the clock shows until (ms), or something comes through kick; false when ctx is done. It
-// never waits only on a timer for long: timers do not follow a clock that is set.
-func sleep(ctx context.Context, kick <-chan struct{}, until int64) bool {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		if until == never {
-			timer.Stop()
-		} else {
-			timer.Reset(min(time.Until(time.UnixMilli(until)), maxSleep))
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-kick:
-			return true
-		case <-timer.C:
-			if time.Now().UnixMilli() >= until {
-				return true
-			}
-		}
-	}
 }
 
 // deliver delivers what is due at now and returns when to look again, in ms; never when only an event can
@@ -385,7 +352,7 @@ func (d *Delays) settle(dv *delivery, err error) {
 	}
 	d.recycle(dv)
 	if full || err != nil || waited {
-		d.wake()
+		d.bell.Ring()
 	}
 }
 

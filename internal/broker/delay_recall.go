@@ -69,7 +69,7 @@ func (d *Delays) cancelled(k timerKey, err error, done func(error)) {
 	waited := d.settledLocked()
 	d.mu.Unlock()
 	if waited || err != nil {
-		d.wake()
+		d.bell.Ring()
 	}
 	done(err)
 }

@@ -23,11 +23,10 @@
 //	table.mu (one in Topics, two in Groups, never two at once)
 //	popShare.mu
 //	offset.Table.mu
-//	snapshot.Map.mu
 //	the log's append lock (inside store.Append)
 //
-//	Clients.mu → snapshot.Map.mu
-//	QueueLocks.mu → snapshot.Map readers (alive)
+//	Clients.mu
+//	QueueLocks.mu → Clients readers, without a lock (alive)
 //	Delays.mu → readAhead.mu
 //
 // Functions that were given in (done, OnChange, Notify, Conflict) are called with none of these held; those

@@ -141,7 +141,7 @@ func (g *Groups) Lookup(name string) (*GroupConfig, bool) { return g.table.live.
 func (g *Groups) All() []*GroupConfig { return g.table.all() }
 
 // Len returns the number of groups.
-func (g *Groups) Len() int { return g.table.live.Len() }
+func (g *Groups) Len() int { return g.table.live.Size() }
 
 // Version returns the version of groups and forbidden table together.
 func (g *Groups) Version() DataVersion {
@@ -304,7 +304,7 @@ func (g *Groups) Forbidden(group, topic string) int32 {
 // ForbiddenTable returns group → topic → permission bits taken away.
 func (g *Groups) ForbiddenTable() map[string]map[string]int32 {
 	all := map[string]map[string]int32{}
-	for group, f := range g.forbidden.live.All {
+	for group, f := range g.forbidden.live.All() {
 		all[group] = maps.Clone(f.Topics)
 	}
 	return all

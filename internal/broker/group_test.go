@@ -251,7 +251,7 @@ func TestHeartbeatCreatesGroupAndRetryTopic(t *testing.T) {
 	if !ok || retry.WriteQueueNums != 1 || retry.Perm != PermRead|PermWrite || retry.SysFlag != 2 {
 		t.Errorf("retry topic %+v", retry)
 	}
-	if got := clients.consumers.Len(); got != 2 || !clients.Alive("g", "c1") || !clients.Alive("h", "c1") {
+	if got := clients.consumers.Size(); got != 2 || !clients.Alive("g", "c1") || !clients.Alive("h", "c1") {
 		t.Errorf("registered in %d groups", got)
 	}
 	second := beat()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -64,13 +65,13 @@ type held struct {
 // holds is the table of all held requests: lists by deadline, and a list of those that go on. No request
 // has a goroutine or a timer of its own; Run has one goroutine for deadlines and one that lets requests go on.
 type holds struct {
-	await   Awaiter
-	onWake  func(w *store.Waiter)         // woken, bound once
-	run     func(h *held, why wakeReason) // lets a request go on; called without a lock
-	flush   func()
-	limit   int
-	epoch   time.Time
-	kick    chan struct{} // an earlier deadline than the one slept for
+	await  Awaiter
+	onWake func(w *store.Waiter)         // woken, bound once
+	run    func(h *held, why wakeReason) // lets a request go on; called without a lock
+	flush  func()
+	limit  int
+	epoch  time.Time
+	bell   due.Bell // an earlier deadline than the one slept for
 
 	mu struct {
 		sync.Mutex
@@ -87,7 +88,7 @@ type holds struct {
 func newHolds(await Awaiter, limit int, flush func(), run func(h *held, why wakeReason)) *holds {
 	t := &holds{
 		await: await, run: run, flush: flush, limit: limit, epoch: time.Now(),
-		kick: make(chan struct{}, 1),
+		bell: due.NewBell(),
 	}
 	t.onWake = t.woken
 	t.mu.wake = sync.NewCond(&t.mu.Mutex)
@@ -148,7 +149,7 @@ func (t *holds) hold(
 		earlier := h.deadline < t.mu.sleepUntil
 		t.mu.Unlock()
 		if earlier {
-			t.kickDeadlines()
+			t.bell.Ring()
 		}
 	}
 	return true

@@ -85,7 +85,7 @@ func (t *holds) watchDeadlines(ctx context.Context) {
 		case <-ctx.Done():
 			t.stop()
 			return
-		case <-t.kick:
+		case <-t.bell:
 		case <-timer.C:
 			t.mu.Lock()
 			expired := t.expireLocked(t.now())
@@ -94,13 +94,6 @@ func (t *holds) watchDeadlines(ctx context.Context) {
 				t.leave(h)
 			}
 		}
-	}
-}
-
-func (t *holds) kickDeadlines() {
-	select {
-	case t.kick <- struct{}{}:
-	default:
 	}
 }
 

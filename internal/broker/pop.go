@@ -9,11 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v4"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
-	"github.com/roquetmq/roquet/internal/broker/snapshot"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -94,7 +95,7 @@ type Popper struct {
 	store   PopStore
 	holds   *holds
 	alarm   popAlarm
-	shares  snapshot.Map[popKey, *popShare]
+	shares  *xsync.Map[popKey, *popShare]
 	looks   sync.Pool    // *popLook
 	carried atomic.Int64 // log position in front of which messages are kept as soon as they are received
 
@@ -116,9 +117,12 @@ func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset
 	setDefault(&cfg.PollingSize, DefaultPopPollingSize)
 	setDefault(&cfg.MaxPollingSize, DefaultMaxPopPollingSize)
 	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
-	p := &Popper{cfg: cfg, topics: topics, groups: groups, offsets: offsets, stats: stats, store: st}
+	p := &Popper{
+		cfg: cfg, topics: topics, groups: groups, offsets: offsets, stats: stats, store: st,
+		shares: xsync.NewMap[popKey, *popShare](),
+	}
 	p.holds = newHolds(popAwaiter{p}, cfg.MaxPollingSize, cfg.Flush, p.wake)
-	p.alarm.kick = make(chan struct{}, 1)
+	p.alarm.bell = due.NewBell()
 	p.gate.closing = map[popKey]int{}
 	if err := p.load(); err != nil {
 		return nil, err

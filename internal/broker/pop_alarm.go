@@ -5,7 +5,6 @@ package broker
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/broker/pop"
@@ -14,7 +13,7 @@ import (
 // popAlarm knows when which share has to be looked at: a message becomes visible again, or a failed write is
 // over.
 type popAlarm struct {
-	kick chan struct{} // an earlier time than the one slept for
+	bell due.Bell // an earlier time than the one slept for
 	mu   struct {
 		sync.Mutex
 		heap due.Heap[*popShare]
@@ -30,10 +29,7 @@ func (a *popAlarm) sooner(s *popShare, at int64) {
 	}
 	a.mu.Unlock()
 	if first {
-		select {
-		case a.kick <- struct{}{}:
-		default:
-		}
+		a.bell.Ring()
 	}
 }
 
@@ -59,24 +55,14 @@ func (a *popAlarm) take(now int64) (s *popShare, next int64) {
 
 // watch looks at shares when they are due, until ctx is done.
 func (p *Popper) watch(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
 		now := nowMillis()
 		s, next := p.alarm.take(now)
 		for ; s != nil; s, next = p.alarm.take(now) {
 			p.tick(s)
 		}
-		if next == never {
-			timer.Stop()
-		} else {
-			timer.Reset(max(popTick, time.Duration(next-nowMillis())*time.Millisecond))
-		}
-		select {
-		case <-ctx.Done():
+		if !p.alarm.bell.Sleep(ctx, max(next, now+popTick.Milliseconds())) {
 			return
-		case <-p.alarm.kick:
-		case <-timer.C:
 		}
 	}
 }

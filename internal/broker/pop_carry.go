@@ -18,7 +18,7 @@ import (
 // What is received in front of cut from now on is kept when it is received.
 func (p *Popper) CarryForward(ctx context.Context, cut message.LogOffset) error {
 	p.carried.Store(max(p.carried.Load(), int64(cut)))
-	for _, s := range p.shares.All {
+	for _, s := range p.shares.All() {
 		s.mu.Lock()
 		err := p.usableLocked(s)
 		queues := len(s.mu.queues)

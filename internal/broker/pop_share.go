@@ -127,8 +127,8 @@ func (p *Popper) load() error {
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("load pop claims: %w", err)
 	}
-	p.shares.Fill(shares)
-	for _, s := range shares {
+	for key, s := range shares {
+		p.shares.Store(key, s)
 		p.restored(s)
 	}
 	return nil
@@ -230,10 +230,8 @@ func (p *Popper) obtain(topic, group string) (*popShare, error) {
 			return nil, of.gone()
 		}
 	}
-	s, _ := p.shares.LoadOrStore(popKey{topic, group}, func() (popKey, *popShare) {
-		s := newPopShare(popKey{strings.Clone(topic), strings.Clone(group)})
-		return s.key, s
-	})
+	s := newPopShare(popKey{strings.Clone(topic), strings.Clone(group)})
+	s, _ = p.shares.LoadOrStore(s.key, s)
 	return s, nil
 }
 
@@ -245,7 +243,7 @@ func (p *Popper) forget(of popKey) companion {
 	p.gate.Unlock()
 	var shares []*popShare
 	keys := map[string]struct{}{}
-	for key, s := range p.shares.All {
+	for key, s := range p.shares.All() {
 		if key.topic != of.topic && key.group != of.group {
 			continue
 		}

@@ -126,7 +126,12 @@ func (d *popDisk) pop(maximum int, invisible, wait time.Duration) (*PopResult, e
 
 func (d *popDisk) ack(handles ...pop.Handle) ([]error, error) {
 	done := make(chan error, 1)
-	req := &SettleRequest{Group: "g", Topic: "T", Handles: handles, Done: func(_ *SettleRequest, err error) { done <- err }}
+	req := &SettleRequest{
+		Group:   "g",
+		Topic:   "T",
+		Handles: handles,
+		Done:    func(_ *SettleRequest, err error) { done <- err },
+	}
 	d.popper.Ack(req)
 	err := <-done
 	return req.Results, err

@@ -307,7 +307,7 @@ type PopProgress struct {
 
 // Each calls fn with how far every group has come in every queue from which it received, in no order.
 func (p *Popper) Each(fn func(group, topic string, queueID int32, at PopProgress)) {
-	for key, s := range p.shares.All {
+	for key, s := range p.shares.All() {
 		s.mu.Lock()
 		queues := len(s.mu.queues)
 		s.mu.Unlock()

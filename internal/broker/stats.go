@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roquetmq/roquet/internal/broker/snapshot"
+	"github.com/puzpuzpuz/xsync/v4"
 )
 
 // Names of statistics, as tools ask for them. The key of those of topics is the topic, of groups topic@group,
@@ -54,8 +54,8 @@ type Snapshots struct{ Minute, Hour, Day Snapshot }
 // for a topic or group. All methods are safe for concurrent use. The owner calls Tick every second.
 type Stats struct {
 	system SystemNames
-	topics snapshot.Map[string, *topicStats]
-	groups snapshot.Map[groupStatsKey, *groupStats]
+	topics *xsync.Map[string, *topicStats]
+	groups *xsync.Map[groupStatsKey, *groupStats]
 	broker brokerStats
 
 	mu struct {
@@ -113,7 +113,10 @@ func (i *item) add(value, times int64) {
 
 // NewStats returns counters at zero. The clock of its samples starts at now.
 func NewStats(system SystemNames, now time.Time) *Stats {
-	s := &Stats{system: system}
+	s := &Stats{
+		system: system, topics: xsync.NewMap[string, *topicStats](),
+		groups: xsync.NewMap[groupStatsKey, *groupStats](),
+	}
 	s.mu.spans = spans(now)
 	s.mu.runtime.start(now)
 	return s
@@ -121,10 +124,7 @@ func NewStats(system SystemNames, now time.Time) *Stats {
 
 // Put counts one send of so many messages and bytes that was stored in topic after took.
 func (s *Stats) Put(topic string, kind MessageKind, messages, bytes int, took time.Duration) {
-	t, ok := s.topics.Load(topic)
-	if !ok {
-		t = s.topic(topic)
-	}
+	t := s.topic(topic)
 	t.nums.add(int64(messages), 1)
 	t.size.add(int64(bytes), 1)
 	t.meter.Sizes[kind].add(sizeBounds(), int64(bytes/max(messages, 1)), int64(messages), int64(bytes))
@@ -145,10 +145,7 @@ func (s *Stats) PutFailed() { s.broker.putFailed.Add(1) }
 
 // Get counts one read by group that found so many messages and bytes in topic, after took.
 func (s *Stats) Get(group, topic string, messages, bytes int, took time.Duration) {
-	g, ok := s.groups.Load(groupStatsKey{topic, group})
-	if !ok {
-		g = s.group(group, topic)
-	}
+	g := s.group(group, topic)
 	g[groupNums].add(int64(messages), 1)
 	g[groupSize].add(int64(bytes), 1)
 	millis := took.Milliseconds()
@@ -183,16 +180,18 @@ func (s *Stats) SendBack(group, topic string) { s.group(group, topic)[groupSendB
 func (s *Stats) DLQ(group, topic string) { s.group(group, topic)[groupDLQs].add(1, 1) }
 
 func (s *Stats) topic(topic string) *topicStats {
-	t, _ := s.topics.LoadOrStore(topic, func() (string, *topicStats) {
-		return strings.Clone(topic), &topicStats{}
-	})
+	t, ok := s.topics.Load(topic)
+	if !ok {
+		t, _ = s.topics.LoadOrStore(strings.Clone(topic), &topicStats{})
+	}
 	return t
 }
 
 func (s *Stats) group(group, topic string) *groupStats {
-	g, _ := s.groups.LoadOrStore(groupStatsKey{topic, group}, func() (groupStatsKey, *groupStats) {
-		return groupStatsKey{strings.Clone(topic), strings.Clone(group)}, &groupStats{}
-	})
+	g, ok := s.groups.Load(groupStatsKey{topic, group})
+	if !ok {
+		g, _ = s.groups.LoadOrStore(groupStatsKey{strings.Clone(topic), strings.Clone(group)}, &groupStats{})
+	}
 	return g
 }
 
@@ -255,18 +254,14 @@ func (s *Stats) find(name, key string) (*item, bool) {
 // TopicDeleted forgets the statistics of topic.
 func (s *Stats) TopicDeleted(topic string) {
 	s.topics.Delete(topic)
-	for key := range s.groups.All {
-		if key.topic == topic {
-			s.groups.Delete(key)
-		}
-	}
+	s.groups.DeleteMatching(func(key groupStatsKey, _ *groupStats) (gone, stop bool) {
+		return key.topic == topic, false
+	})
 }
 
 // GroupDeleted forgets the statistics of group.
 func (s *Stats) GroupDeleted(group string) {
-	for key := range s.groups.All {
-		if key.group == group {
-			s.groups.Delete(key)
-		}
-	}
+	s.groups.DeleteMatching(func(key groupStatsKey, _ *groupStats) (gone, stop bool) {
+		return key.group == group, false
+	})
 }

@@ -79,7 +79,7 @@ func (s *Stats) Decided(topic string, committed bool, age time.Duration) {
 
 // EachTopic calls fn with every topic that had messages, in no order.
 func (s *Stats) EachTopic(fn func(topic string, m *TopicMeter)) {
-	for name, t := range s.topics.All {
+	for name, t := range s.topics.All() {
 		fn(name, &t.meter)
 	}
 }
@@ -87,7 +87,7 @@ func (s *Stats) EachTopic(fn func(topic string, m *TopicMeter)) {
 // EachGroup calls fn with what every group has taken of every topic since the start, by pop and in all, and
 // with how many of it are dead letters, in no order.
 func (s *Stats) EachGroup(fn func(group, topic string, pop, all [2]int64, dead int64)) {
-	for key, g := range s.groups.All {
+	for key, g := range s.groups.All() {
 		pop := &g[groupPop]
 		fn(key.group, key.topic, [2]int64{pop.value.Load(), pop.times.Load()},
 			[2]int64{g[groupNums].value.Load(), g[groupSize].value.Load()}, g[groupDLQs].value.Load())

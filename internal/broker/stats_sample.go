@@ -90,11 +90,11 @@ func (s *Stats) Tick(now time.Time) {
 	}
 	sample(&s.broker.put)
 	sample(&s.broker.get)
-	for _, t := range s.topics.All {
+	for _, t := range s.topics.All() {
 		sample(&t.nums)
 		sample(&t.size)
 	}
-	for _, g := range s.groups.All {
+	for _, g := range s.groups.All() {
 		for i := range g {
 			sample(&g[i])
 		}

@@ -86,7 +86,7 @@ func TestStatsOfWhatBeganLate(t *testing.T) {
 	}
 	s.GroupDeleted("g")
 	s.TopicDeleted("late")
-	if s.groups.Len() != 0 || s.topics.Len() != 0 {
+	if s.groups.Size() != 0 || s.topics.Size() != 0 {
 		t.Error("something is left")
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roquetmq/roquet/internal/broker/snapshot"
+	"github.com/puzpuzpuz/xsync/v4"
+
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -49,7 +50,7 @@ type table[V any] struct {
 	prefix  string // of state keys: empty, or starting with a zero byte
 	journal Journal
 	log     *slog.Logger
-	live    snapshot.Map[string, *V]
+	live    *xsync.Map[string, *V]
 	version atomic.Pointer[DataVersion]
 	changed []func(names []string) // registered before the store runs
 
@@ -113,7 +114,7 @@ type plan[V any] struct {
 // openTable loads a table over the given defaults, and subscribes it to changes: before the store runs.
 func openTable[V any](space message.Space, prefix string, journal Journal, log *slog.Logger, defaults map[string]*V,
 ) (*table[V], error) {
-	t := &table[V]{space: space, prefix: prefix, journal: journal, log: log}
+	t := &table[V]{space: space, prefix: prefix, journal: journal, log: log, live: xsync.NewMap[string, *V]()}
 	t.mu.heads = map[string]*head[V]{}
 	t.version.Store(&DataVersion{})
 	if err := t.load(defaults); err != nil {
@@ -131,9 +132,8 @@ func (t *table[V]) name(key []byte) (string, bool) {
 
 // load reads the stored configs over the given ones.
 func (t *table[V]) load(defaults map[string]*V) error {
-	entries := maps.Clone(defaults)
-	if entries == nil {
-		entries = map[string]*V{}
+	for name, v := range defaults {
+		t.live.Store(name, v)
 	}
 	var failed error
 	err := t.journal.ScanState(t.space, []byte(t.prefix), func(key, value []byte) bool {
@@ -150,13 +150,12 @@ func (t *table[V]) load(defaults map[string]*V) error {
 			failed = fmt.Errorf("decode config of %q: %w", key, failed)
 			return false
 		}
-		entries[name] = v
+		t.live.Store(name, v)
 		return true
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("load table %d: %w", t.space, err)
 	}
-	t.live.Fill(entries)
 	return nil
 }
 
@@ -382,8 +381,8 @@ func (t *table[V]) newestLocked(name string) (*V, *head[V]) {
 
 // sorted returns all names in order.
 func (t *table[V]) sorted() []string {
-	names := make([]string, 0, t.live.Len())
-	for name := range t.live.All {
+	names := make([]string, 0, t.live.Size())
+	for name := range t.live.All() {
 		names = append(names, name)
 	}
 	slices.Sort(names)

@@ -108,7 +108,7 @@ func (t *Topics) Lookup(name string) (*TopicConfig, bool) { return t.table.live.
 func (t *Topics) All() []*TopicConfig { return t.table.all() }
 
 // Len returns the number of topics.
-func (t *Topics) Len() int { return t.table.live.Len() }
+func (t *Topics) Len() int { return t.table.live.Size() }
 
 // Version returns the table's version.
 func (t *Topics) Version() DataVersion { return *t.table.version.Load() }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/due"
 	"github.com/roquetmq/roquet/internal/broker/transaction"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
@@ -101,7 +102,7 @@ type Transactions struct {
 	stats   *Stats
 	log     TransactionLog
 	logger  *slog.Logger
-	kick    chan struct{}
+	bell    due.Bell
 	turn    atomic.Uint64 // whose turn it is to be asked
 
 	mu struct {
@@ -118,7 +119,7 @@ func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, s
 ) (*Transactions, error) {
 	t := &Transactions{
 		cfg: cfg, timing: newTiming(cfg.Levels), topics: topics, clients: clients, stats: stats,
-		log: log, logger: cfg.Logger, kick: make(chan struct{}, 1),
+		log: log, logger: cfg.Logger, bell: due.NewBell(),
 	}
 	t.mu.core, t.mu.byTopic = transaction.New(cfg.Timing), map[string]int64{}
 	err := log.ScanStateRange(message.SpaceTransaction, nil, nil, func(key, value []byte) bool {
@@ -168,10 +169,7 @@ func (t *Transactions) step(ev transaction.Event) (rest []transaction.Action) {
 	earlier := ok && next < t.mu.wake
 	t.mu.Unlock()
 	if earlier {
-		select {
-		case t.kick <- struct{}{}:
-		default:
-		}
+		t.bell.Ring()
 	}
 	for _, a := range actions {
 		tell, isTicket := a.Ticket.(ticket)
@@ -219,7 +217,7 @@ func (t *Transactions) Run(ctx context.Context) error {
 		}
 		t.mu.wake = next
 		t.mu.Unlock()
-		if !sleep(ctx, t.kick, next) {
+		if !t.bell.Sleep(ctx, next) {
 			return nil
 		}
 	}

@@ -11,30 +11,29 @@ import (
 // ranks orders the packages: a package imports only packages of a lower rank. A package that is not listed
 // fails the test, so that its place is decided when it is born. Longer prefixes win.
 var ranks = map[string]int{
-	"internal/message":         0,
-	"internal/protocol":        0,
-	"api":                      0,
-	"internal/lint":            0,
-	"internal/commitlog":       10,
-	"internal/index":           10,
-	"internal/store":           20,
-	"internal/broker/due":      25, // heaps of what is looked at when it is due
-	"internal/backup":          25,
-	"internal/broker/snapshot": 25, // maps for readers without a lock
-	"internal/broker/filter/":  25, // filter/sql92
-	"internal/broker/":         30, // broker/filter, broker/offset
-	"internal/broker":          40,
-	"internal/nameserver":      40,
-	"internal/auth":            45, // users and rules
-	"internal/remoting":        50,
-	"internal/telemetry":       60,
-	"internal/grpcapi":         60,
-	"internal/gateway":         60,
-	"internal/service":         70,
-	"internal/config":          10,
-	"internal/client":          10, // the REST API from outside
-	"internal/conformance":     80,
-	"cmd/server":               80,
+	"internal/message":        0,
+	"internal/protocol":       0,
+	"api":                     0,
+	"internal/lint":           0,
+	"internal/commitlog":      10,
+	"internal/index":          10,
+	"internal/store":          20,
+	"internal/broker/due":     25, // what is looked at when it is due
+	"internal/backup":         25,
+	"internal/broker/filter/": 25, // filter/sql92
+	"internal/broker/":        30, // broker/filter, broker/offset
+	"internal/broker":         40,
+	"internal/nameserver":     40,
+	"internal/auth":           45, // users and rules
+	"internal/remoting":       50,
+	"internal/telemetry":      60,
+	"internal/grpcapi":        60,
+	"internal/gateway":        60,
+	"internal/service":        70,
+	"internal/config":         10,
+	"internal/client":         10, // the REST API from outside
+	"internal/conformance":    80,
+	"cmd/server":              80,
 }
 
 // fences lists imports that belong to a few places only, whatever the ranks say.

@@ -30,7 +30,7 @@ func (t *Table) DropGroup(group string) *Drop {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := &Drop{table: t}
-	for k, p := range t.live.All {
+	for k, p := range t.live.All() {
 		if k.group == group {
 			d.takeLocked(p)
 		}
@@ -70,7 +70,7 @@ func (d *Drop) Settle(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range d.taken {
-		if _, found := t.live.LoadOrStore(p.key, func() (key, *progress) { return p.key, p }); found {
+		if _, found := t.live.LoadOrStore(p.key, p); found {
 			continue
 		}
 		p.gone = false

@@ -33,7 +33,7 @@ func (p *progress) offsets() map[int32]message.QueueOffset {
 
 // All calls yield with what every group has committed in every topic, in no order, until it returns false.
 func (t *Table) All(yield func(group, topic string, offsets map[int32]message.QueueOffset) bool) {
-	for k, p := range t.live.All {
+	for k, p := range t.live.All() {
 		if offsets := p.offsets(); offsets != nil && !yield(k.group, k.topic, offsets) {
 			return
 		}
@@ -47,7 +47,7 @@ type Point struct{ Committed, Pulled message.QueueOffset }
 // valid during the call.
 func (t *Table) Each(fn func(group, topic string, queues []Point)) {
 	var points []Point
-	for k, p := range t.live.All {
+	for k, p := range t.live.All() {
 		points = points[:0]
 		for _, q := range *p.queues.Load() {
 			at := Point{none, none}
@@ -63,7 +63,7 @@ func (t *Table) Each(fn func(group, topic string, queues []Point)) {
 // TopicsOf returns the topics in which group has offsets, in order.
 func (t *Table) TopicsOf(group string) []string {
 	var topics []string
-	for k, p := range t.live.All {
+	for k, p := range t.live.All() {
 		if k.group == group && p.offsets() != nil {
 			topics = append(topics, k.topic)
 		}
@@ -87,7 +87,7 @@ func (t *Table) GroupsOf(topic string) []string {
 }
 
 // Len returns the number of pairs of topic and group.
-func (t *Table) Len() int { return t.live.Len() }
+func (t *Table) Len() int { return t.live.Size() }
 
 // Clone gives dest the committed offsets that src has in topic. The next flush stores them.
 // Source: ConsumerOffsetManager.java cloneOffset.

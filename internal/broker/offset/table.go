@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roquetmq/roquet/internal/broker/snapshot"
+	"github.com/puzpuzpuz/xsync/v4"
+
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -35,7 +36,7 @@ type Journal interface {
 type Table struct {
 	journal  Journal
 	log      *slog.Logger
-	live     snapshot.Map[key, *progress]
+	live     *xsync.Map[key, *progress]
 	resets   atomic.Int64 // queues with a pending reset
 	flushes  atomic.Int64
 	flushed  atomic.Int64 // ms, of the last flush that stored something
@@ -76,14 +77,13 @@ func newQueue(committed, reset int64) *queue {
 
 // New loads what is stored in the journal.
 func New(journal Journal, log *slog.Logger) (*Table, error) {
-	t := &Table{journal: journal, log: log}
+	t := &Table{journal: journal, log: log, live: xsync.NewMap[key, *progress]()}
 	t.mu.byTopic = map[string]map[*progress]struct{}{}
-	entries := map[key]*progress{}
 	var failed error
 	err := journal.ScanState(message.SpaceOffset, nil, func(k, value []byte) bool {
 		var p *progress
 		if p, failed = t.loadOne(k, value); failed == nil {
-			entries[p.key] = p
+			t.live.Store(p.key, p)
 			t.indexLocked(p)
 		}
 		return failed == nil
@@ -91,7 +91,6 @@ func New(journal Journal, log *slog.Logger) (*Table, error) {
 	if err = errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("load consumer offsets: %w", err)
 	}
-	t.live.Fill(entries)
 	return t, nil
 }
 
@@ -224,11 +223,10 @@ func (t *Table) obtain(group, topic string, queueID int32) (*queue, *progress) {
 }
 
 func (t *Table) progressLocked(group, topic string) *progress {
-	p, found := t.live.LoadOrStore(key{topic, group}, func() (key, *progress) {
-		p := newProgress(key{strings.Clone(topic), strings.Clone(group)})
-		return p.key, p
-	})
+	p, found := t.live.Load(key{topic, group})
 	if !found {
+		p = newProgress(key{strings.Clone(topic), strings.Clone(group)})
+		t.live.Store(p.key, p)
 		t.indexLocked(p)
 	}
 	return p
