@@ -257,8 +257,8 @@ func (s *scanner) used(off int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
-			used = off + int64(n)
+		if b[0] != 0 || !bytes.Equal(b[1:], b[:len(b)-1]) { // else all are zero, which TrimRight is slow to see
+			used = off + int64(len(bytes.TrimRight(b, "\x00")))
 		}
 		off += int64(len(b))
 	}
