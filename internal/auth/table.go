@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -22,7 +23,7 @@ import (
 type Journal interface {
 	Append(w *store.Write) error
 	OnState(space message.Space, fn func(message.State))
-	ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error
+	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
 }
 
 // Values of Config.Authentication and Config.Authorization. Auto: as soon as there is a user.
@@ -81,13 +82,13 @@ func NewTable(cfg Config, journal Journal) (*Table, error) {
 		t.mu.file = *f
 	}
 	if journal != nil {
-		var failed error
-		err := journal.ScanState(message.SpaceUser, nil, func(key, value []byte) bool {
-			failed = t.take(message.State{Key: key, Value: value})
-			return failed == nil
-		})
-		if err := errors.Join(err, failed); err != nil {
-			return nil, fmt.Errorf("load users: %w", err)
+		for st, err := range journal.States(message.SpaceUser, nil) {
+			if err == nil {
+				err = t.take(st)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("load users: %w", err)
+			}
 		}
 		journal.OnState(message.SpaceUser, t.apply)
 	}

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -66,14 +67,17 @@ type carryPass struct {
 // before returns timers, at most maxCarryCount, whose messages lie in front of cut, in the order in which
 // they lie, and whether there may be more.
 func (d *Delays) before(p *carryPass) (found []timerKey, more bool, err error) {
-	scanErr := d.log.ScanStateRange(message.SpaceTimer, p.from, nil, func(key, _ []byte) bool {
-		if len(found) == maxCarryCount {
-			p.from, more = append(p.from[:0], key...), true
-			return false
+	for st, err := range d.log.StatesIn(message.SpaceTimer, bytes.Clone(p.from), nil) {
+		if err != nil {
+			return nil, false, err
 		}
-		k, ok := decodeTimerKey(key)
+		if len(found) == maxCarryCount {
+			p.from, more = append(p.from[:0], st.Key...), true
+			break
+		}
+		k, ok := decodeTimerKey(st.Key)
 		if known, seen := p.behind[k.level]; !ok || seen && k.offset >= known {
-			return true
+			continue
 		}
 		topic, queueID := k.queue()
 		rec, readErr := d.log.At(topic, queueID, k.offset)
@@ -84,10 +88,9 @@ func (d *Delays) before(p *carryPass) (found []timerKey, more bool, err error) {
 		default:
 			found = append(found, k)
 		}
-		return true
-	})
+	}
 	slices.SortFunc(found, compareStored)
-	return found, more, scanErr
+	return found, more, nil
 }
 
 // claim takes up those of found that are not being delivered.
@@ -123,11 +126,10 @@ func (d *Delays) giveBack(keys []timerKey) {
 // stateOf returns where the message of a timer is going, and whether the timer is still there. For one that
 // is taken the answer holds.
 func (d *Delays) stateOf(k timerKey) (topic []byte, found bool, err error) {
-	err = d.log.ScanStateRange(message.SpaceTimer, k.encode(), append(k.encode(), 0), func(_, value []byte) bool {
-		topic, found = append([]byte(nil), value...), true
-		return false
-	})
-	return topic, found, err
+	for st, err := range d.log.StatesIn(message.SpaceTimer, k.encode(), append(k.encode(), 0)) {
+		return bytes.Clone(st.Value), err == nil, err
+	}
+	return nil, false, nil
 }
 
 // carry appends the messages of keys, which are taken, with their timers, and waits until that is durable.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -44,7 +45,7 @@ const (
 type TimerLog interface {
 	Append(w *store.Write) error
 	At(topic string, queueID int32, off message.QueueOffset) (message.Record, error)
-	ScanStateRange(space message.Space, from, to []byte, fn func(key, value []byte) bool) error
+	StatesIn(space message.Space, from, to []byte) iter.Seq2[message.State, error]
 }
 
 // Delays delivers messages that wait in the schedule and the timer topic when they are due. A timer is a
@@ -178,24 +179,23 @@ func (d *Delays) collect(now time.Time) (batch []timerKey, next int64) {
 // look reads timers from a key on: up to limit that are due at now, whether there may be more, and when the
 // first is due that is not.
 func (d *Delays) look(from []byte, now int64, limit int) (found []timerKey, more bool, next int64, err error) {
-	next = never
-	err = d.log.ScanStateRange(message.SpaceTimer, from, nil, func(key, _ []byte) bool {
-		k, ok := decodeTimerKey(key)
+	for st, err := range d.log.StatesIn(message.SpaceTimer, from, nil) {
+		if err != nil {
+			return found, false, never, err
+		}
+		k, ok := decodeTimerKey(st.Key)
 		switch {
 		case !ok:
-			d.logger.Error("timer with a malformed key", "key", fmt.Sprintf("%x", key))
-			return true
+			d.logger.Error("timer with a malformed key", "key", fmt.Sprintf("%x", st.Key))
 		case k.due > now:
-			next = k.due
-			return false
+			return found, false, k.due, nil
 		case len(found) == limit:
-			more = true
-			return false
+			return found, true, never, nil
+		default:
+			found = append(found, k)
 		}
-		found = append(found, k)
-		return true
-	})
-	return found, more, next, err
+	}
+	return found, false, never, nil
 }
 
 // delivery is one Write on its way. Done deliveries are used again.

@@ -110,14 +110,19 @@ func (d *Delays) Pending() (map[int]message.QueueOffset, error) {
 	if levels == 0 && !counting {
 		return first, nil
 	}
-	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
-		k, ok := decodeTimerKey(key)
+	for st, err := range d.log.StatesIn(message.SpaceTimer, nil, nil) {
+		if err != nil {
+			return first, err
+		}
+		k, ok := decodeTimerKey(st.Key)
 		if _, seen := first[int(k.level)]; ok && k.level != timerLevel && !seen {
 			first[int(k.level)] = k.offset
 		}
-		return counting || len(first) < levels
-	})
-	return first, err
+		if !counting && len(first) >= levels {
+			break
+		}
+	}
+	return first, nil
 }
 
 // Distribution returns how many messages are due within each of bounds from now, which must ascend; a message
@@ -127,49 +132,52 @@ func (d *Delays) Pending() (map[int]message.QueueOffset, error) {
 func (d *Delays) Distribution(now time.Time, bounds []time.Duration) ([]int64, error) {
 	counts := make([]int64, len(bounds))
 	at := 0
-	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
-		k, ok := decodeTimerKey(key)
-		if !ok {
-			return true
+	for st, err := range d.log.StatesIn(message.SpaceTimer, nil, nil) {
+		if err != nil {
+			return counts, err
 		}
-		for at < len(bounds) && k.due > now.Add(bounds[at]).UnixMilli() {
+		k, ok := decodeTimerKey(st.Key)
+		for ok && at < len(bounds) && k.due > now.Add(bounds[at]).UnixMilli() {
 			at++
 		}
 		if at == len(bounds) {
-			return false
+			break
 		}
-		counts[at]++
-		return true
-	})
-	return counts, err
+		if ok {
+			counts[at]++
+		}
+	}
+	return counts, nil
 }
 
 // NextDue returns when the first waiting message is due, in ms; ok is false when none waits.
 func (d *Delays) NextDue() (millis int64, ok bool, err error) {
-	err = d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool {
-		k, valid := decodeTimerKey(key)
-		millis, ok = k.due, valid
-		return !valid
-	})
-	return millis, ok, err
+	for st, err := range d.log.StatesIn(message.SpaceTimer, nil, nil) {
+		if k, valid := decodeTimerKey(st.Key); valid || err != nil {
+			return k.due, valid, err
+		}
+	}
+	return 0, false, nil
 }
 
 // count counts what waited before the start. A million takes a second: it is done beside everything else.
 func (d *Delays) count(ctx context.Context) {
-	err := d.log.ScanStateRange(message.SpaceTimer, nil, nil, func(key, topic []byte) bool {
-		if _, ok := decodeTimerKey(key); ok {
+	for st, err := range d.log.StatesIn(message.SpaceTimer, nil, nil) {
+		if err != nil {
+			d.logger.Error("waiting messages cannot be counted", "error", err)
+		}
+		if _, ok := decodeTimerKey(st.Key); ok {
 			d.mu.Lock()
-			d.mu.stats.waiting.scanned(key, topic)
+			d.mu.stats.waiting.scanned(st.Key, st.Value)
 			d.mu.Unlock()
 		}
-		return ctx.Err() == nil
-	})
+		if ctx.Err() != nil {
+			break
+		}
+	}
 	d.mu.Lock()
 	d.mu.stats.waiting.finish()
 	d.mu.Unlock()
-	if err != nil {
-		d.logger.Error("waiting messages cannot be counted", "error", err)
-	}
 }
 
 // pendingCount counts timers, in total and by topic. At first it does not know what was there before: while

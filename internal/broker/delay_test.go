@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,11 +99,10 @@ func TestDeliveredCopy(t *testing.T) {
 }
 
 func (w *world) timers() (keys []timerKey) {
-	_ = w.st.ScanStateRange(message.SpaceTimer, nil, nil, func(key, _ []byte) bool { // the memory store has no errors
-		k, _ := decodeTimerKey(key)
+	for st := range w.st.StatesIn(message.SpaceTimer, nil, nil) { // the memory store has no errors
+		k, _ := decodeTimerKey(st.Key)
 		keys = append(keys, k)
-		return true
-	})
+	}
 	return keys
 }
 
@@ -187,9 +187,9 @@ type countingLog struct {
 	n atomic.Int64
 }
 
-func (c *countingLog) ScanStateRange(space message.Space, from, to []byte, fn func(key, value []byte) bool) error {
+func (c *countingLog) StatesIn(space message.Space, from, to []byte) iter.Seq2[message.State, error] {
 	c.n.Add(1)
-	return c.memStore.ScanStateRange(space, from, to, fn)
+	return c.memStore.StatesIn(space, from, to)
 }
 
 func TestDeliveryIsTriedAgain(t *testing.T) {

@@ -4,6 +4,7 @@ package broker
 
 import (
 	"io"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -60,14 +61,16 @@ func (j *memJournal) OnState(space message.Space, fn func(message.State)) {
 	j.hooks[space] = append(j.hooks[space], fn)
 }
 
-func (j *memJournal) ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error {
-	from := string(byte(space)) + string(prefix)
-	for _, key := range slices.Sorted(maps.Keys(j.live)) {
-		if strings.HasPrefix(key, from) && !fn([]byte(key[1:]), []byte(j.live[key])) {
-			return nil
+func (j *memJournal) States(space message.Space, prefix []byte) iter.Seq2[message.State, error] {
+	return func(yield func(message.State, error) bool) {
+		from := string(byte(space)) + string(prefix)
+		for _, key := range slices.Sorted(maps.Keys(j.live)) {
+			if strings.HasPrefix(key, from) &&
+				!yield(message.State{Space: space, Key: []byte(key[1:]), Value: []byte(j.live[key])}, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // apply ends every pending write: with nil after its states are live, or with err.

@@ -3,13 +3,14 @@
 package broker
 
 import (
-	"bytes"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/index"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -209,13 +210,15 @@ func (s *memStore) remove(topic string) {
 	}
 }
 
-func (s *memStore) ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error {
-	return s.ScanStateRange(space, prefix, nil, func(key, value []byte) bool {
-		return !bytes.HasPrefix(key, prefix) || fn(key, value)
-	})
+func (s *memStore) States(space message.Space, prefix []byte) iter.Seq2[message.State, error] {
+	return s.StatesIn(space, prefix, index.KeyEnd(prefix))
 }
 
-func (s *memStore) ScanStateRange(space message.Space, from, to []byte, fn func(key, value []byte) bool) error {
+func (s *memStore) StatesIn(space message.Space, from, to []byte) iter.Seq2[message.State, error] {
+	return func(yield func(message.State, error) bool) { s.scanStates(space, from, to, yield) }
+}
+
+func (s *memStore) scanStates(space message.Space, from, to []byte, yield func(message.State, error) bool) {
 	s.mu.Lock()
 	var keys []string
 	for key := range s.live {
@@ -231,11 +234,10 @@ func (s *memStore) ScanStateRange(space message.Space, from, to []byte, fn func(
 	}
 	s.mu.Unlock()
 	for i, key := range keys {
-		if !fn([]byte(key[1:]), []byte(values[i])) {
+		if !yield(message.State{Space: space, Key: []byte(key[1:]), Value: []byte(values[i])}, nil) {
 			break
 		}
 	}
-	return nil
 }
 
 func (s *memStore) Bounds(topic string, queueID int32) (minimum, maximum message.QueueOffset, ok bool) {

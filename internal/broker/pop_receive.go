@@ -238,13 +238,13 @@ func (p *Popper) message(of popKey, id int32, off message.QueueOffset) (message.
 		return rec, err
 	}
 	key := appendPopKey(nil, popKeptKey, of, id, off)
-	scanErr := p.store.ScanState(message.SpacePop, key, func(_, value []byte) bool {
-		if r := message.Record(value); r.IsWhole() {
-			rec, err = append(message.Record(nil), r...), nil
+	for st, scanErr := range p.store.States(message.SpacePop, key) {
+		if r := message.Record(st.Value); scanErr == nil && r.IsWhole() {
+			return append(message.Record(nil), r...), nil
 		}
-		return false
-	})
-	return rec, errors.Join(err, scanErr)
+		return nil, errors.Join(err, scanErr)
+	}
+	return nil, err
 }
 
 // lost tells whether a message cannot be read, now or later.

@@ -5,7 +5,6 @@ package broker
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -108,27 +107,20 @@ func newPopShare(key popKey) *popShare {
 
 // load reads all claims.
 func (p *Popper) load() error {
-	shares := map[popKey]*popShare{}
-	var failed error
-	err := p.store.ScanState(message.SpacePop, nil, func(k, value []byte) bool {
-		r, ok := parsePopKey(k)
-		if !ok {
-			failed = fmt.Errorf("pop record with a malformed key %q", k)
-			return false
+	for st, err := range p.store.States(message.SpacePop, nil) {
+		r, ok := parsePopKey(st.Key)
+		if err == nil && !ok {
+			err = fmt.Errorf("a malformed key %q", st.Key)
 		}
-		s := shares[r.key]
-		if s == nil {
-			s = newPopShare(r.key)
-			shares[r.key] = s
+		if err == nil {
+			s, _ := p.shares.LoadOrCompute(r.key, func() (*popShare, bool) { return newPopShare(r.key), false })
+			err = s.restoreLocked(r, st.Value)
 		}
-		failed = s.restoreLocked(r, value)
-		return failed == nil
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return fmt.Errorf("load pop claims: %w", err)
+		if err != nil {
+			return fmt.Errorf("load pop claims: %w", err)
+		}
 	}
-	for key, s := range shares {
-		p.shares.Store(key, s)
+	for _, s := range p.shares.All() {
 		p.restored(s)
 	}
 	return nil
@@ -192,16 +184,13 @@ func (p *Popper) usableLocked(s *popShare) error {
 	}
 	s.mu.queues, s.mu.kept = nil, map[popRecord]struct{}{}
 	for _, letter := range []byte{popSpanKey, popKeptKey} {
-		var failed error
-		prefix := appendPopPrefix(nil, letter, s.key)
-		err := p.store.ScanState(message.SpacePop, prefix, func(k, value []byte) bool {
-			if r, ok := parsePopKey(k); ok && r.key == s.key {
-				failed = s.restoreLocked(r, value)
+		for st, err := range p.store.States(message.SpacePop, appendPopPrefix(nil, letter, s.key)) {
+			if r, ok := parsePopKey(st.Key); err == nil && ok && r.key == s.key {
+				err = s.restoreLocked(r, st.Value)
 			}
-			return failed == nil
-		})
-		if err = errors.Join(err, failed); err != nil {
-			return fmt.Errorf("load pop claims again: %w", err)
+			if err != nil {
+				return fmt.Errorf("load pop claims again: %w", err)
+			}
 		}
 	}
 	s.mu.broken = nil
@@ -272,13 +261,13 @@ func (k popKey) gone() error {
 func (p *Popper) keysLocked(s *popShare, keys map[string]struct{}) {
 	if s.mu.broken != nil { // there may be others than memory has
 		for _, letter := range []byte{popSpanKey, popKeptKey} {
-			err := p.store.ScanState(message.SpacePop, appendPopPrefix(nil, letter, s.key), func(k, _ []byte) bool {
-				keys[string(k)] = struct{}{}
-				return true
-			})
-			if err != nil {
-				p.cfg.Logger.Error("pop claims cannot be read", "topic", s.key.topic, "group", s.key.group,
-					"error", err)
+			for st, err := range p.store.States(message.SpacePop, appendPopPrefix(nil, letter, s.key)) {
+				if err != nil {
+					p.cfg.Logger.Error("pop claims cannot be read", "topic", s.key.topic, "group", s.key.group,
+						"error", err)
+					break
+				}
+				keys[string(st.Key)] = struct{}{}
 			}
 		}
 	}

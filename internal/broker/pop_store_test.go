@@ -272,10 +272,9 @@ func TestRetentionKeepsWhatIsReceived(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := 0
-	err = d.store.ScanState(message.SpacePop, []byte{popKeptKey}, func(_, _ []byte) bool {
+	for _, err = range d.store.States(message.SpacePop, []byte{popKeptKey}) {
 		kept++
-		return true
-	})
+	}
 	if err != nil || kept != 0 {
 		t.Errorf("%d messages are still kept, %v", kept, err)
 	}

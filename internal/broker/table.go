@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -22,11 +23,11 @@ import (
 )
 
 // Journal is what the tables need of the store: changes are appended to it as state records, come back
-// through OnState in log order, and are found by ScanState after a restart. *store.Store is one.
+// through OnState in log order, and are found by States after a restart. *store.Store is one.
 type Journal interface {
 	Append(w *store.Write) error
 	OnState(space message.Space, fn func(message.State))
-	ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error
+	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
 }
 
 // DataVersion grows with every change of a table, so that others can tell whether they have seen it.
@@ -135,70 +136,55 @@ func (t *table[V]) load(defaults map[string]*V) error {
 	for name, v := range defaults {
 		t.live.Store(name, v)
 	}
-	var failed error
-	err := t.journal.ScanState(t.space, []byte(t.prefix), func(key, value []byte) bool {
-		name, own := t.name(key)
-		if !own {
-			return true
+	for st, err := range t.journal.States(t.space, []byte(t.prefix)) {
+		if err == nil {
+			err = t.take(st)
 		}
-		if name == versionName {
-			failed = t.loadVersion(value)
-			return failed == nil
+		if err != nil {
+			return fmt.Errorf("load table %d: %w", t.space, err)
 		}
-		v := new(V)
-		if failed = json.Unmarshal(value, v); failed != nil {
-			failed = fmt.Errorf("decode config of %q: %w", key, failed)
-			return false
-		}
-		t.live.Store(name, v)
-		return true
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return fmt.Errorf("load table %d: %w", t.space, err)
 	}
+	t.mu.version = *t.version.Load()
 	return nil
 }
 
-func (t *table[V]) loadVersion(value []byte) error {
-	var v DataVersion
-	if err := json.Unmarshal(value, &v); err != nil {
-		return fmt.Errorf("decode data version: %w", err)
+// take takes a stored state over into what readers see, if it is this table's.
+func (t *table[V]) take(st message.State) error {
+	name, own := t.name(st.Key)
+	switch {
+	case !own:
+	case name == versionName:
+		v := new(DataVersion)
+		if err := json.Unmarshal(st.Value, v); err != nil {
+			return fmt.Errorf("decode data version: %w", err)
+		}
+		t.version.Store(v)
+	case st.Delete:
+		t.live.Delete(name)
+	default:
+		v := new(V)
+		if err := json.Unmarshal(st.Value, v); err != nil {
+			return fmt.Errorf("decode config of %q: %w", st.Key, err)
+		}
+		t.live.Store(name, v)
 	}
-	t.version.Store(&v)
-	t.mu.version = v
 	return nil
 }
 
 // apply takes one change over into what readers see. Applier only.
 func (t *table[V]) apply(st message.State) {
 	name, own := t.name(st.Key)
-	if !own {
-		return
-	}
-	if name == versionName {
-		var v DataVersion
-		if err := json.Unmarshal(st.Value, &v); err != nil {
-			t.log.Error("stored data version cannot be decoded", "error", err)
-			return
-		}
-		t.version.Store(&v)
-		return
-	}
-	old, known := t.live.Load(name)
-	if known && !st.Delete {
+	if old, known := t.live.Load(name); known && !st.Delete {
 		if value, err := json.Marshal(old); err == nil && bytes.Equal(value, st.Value) {
 			return // carried forward by the store's retention: nothing new
 		}
 	}
-	if st.Delete {
-		t.live.Delete(name)
-	} else {
-		v := new(V)
-		if err := json.Unmarshal(st.Value, v); err != nil {
-			t.log.Error("stored config cannot be decoded", "name", name, "error", err)
-			return
-		}
-		t.live.Store(name, v)
+	if err := t.take(st); err != nil {
+		t.log.Error("stored state cannot be decoded", "error", err)
+		return
+	}
+	if !own || name == versionName {
+		return
 	}
 	for _, fn := range t.changed {
 		fn([]string{name})

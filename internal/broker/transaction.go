@@ -122,11 +122,13 @@ func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, s
 		log: log, logger: cfg.Logger, bell: due.NewBell(),
 	}
 	t.mu.core, t.mu.byTopic = transaction.New(cfg.Timing), map[string]int64{}
-	err := log.ScanStateRange(message.SpaceTransaction, nil, nil, func(key, value []byte) bool {
-		t.OnState(message.State{Space: message.SpaceTransaction, Key: key, Value: value})
-		return true
-	})
-	return t, err
+	for st, err := range log.StatesIn(message.SpaceTransaction, nil, nil) {
+		if err != nil {
+			return nil, err
+		}
+		t.OnState(st)
+	}
+	return t, nil
 }
 
 // OnState takes note of a half message that was stored, changed or ended. Applier only.

@@ -272,7 +272,7 @@ func (c *checkpoint) fill(b *pebble.Batch) error {
 func (c *checkpoint) deleteTopic(b *pebble.Batch, t *topic) error {
 	for _, space := range []byte{spaceTail, spaceMin, spaceChunk} {
 		from := appendTopicIDKey(nil, space, t.id)
-		if err := b.DeleteRange(from, keyEnd(from), nil); err != nil {
+		if err := b.DeleteRange(from, KeyEnd(from), nil); err != nil {
 			return err
 		}
 	}

@@ -67,8 +67,8 @@ func appendStateKey(dst []byte, space message.Space, key []byte) []byte {
 	return append(append(dst, spaceState, byte(space)), key...)
 }
 
-// keyEnd returns the first key behind all keys that begin with prefix, which holds a byte below 0xff.
-func keyEnd(prefix []byte) []byte {
+// KeyEnd returns the first key behind all keys that begin with prefix, which holds a byte below 0xff.
+func KeyEnd(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
 		end[i]++

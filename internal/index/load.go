@@ -9,8 +9,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -26,30 +24,38 @@ func openError(dir string, err error) error {
 // loadQueues makes the topics and queues that Pebble has; their entries stay there.
 func (d *DB) loadQueues() error {
 	byID := make(map[uint32]*topic)
-	err := d.each(spaceTopic, func(key, value []byte) error {
-		if len(value) != 4 {
-			return fmt.Errorf("topic %q has an id of %d bytes", key[1:], len(value))
+	for st, err := range d.walk([]byte{spaceTopic}, []byte{spaceMin + 1}) {
+		if err != nil {
+			return err
 		}
-		t := &topic{db: d, name: string(key[1:]), id: binary.BigEndian.Uint32(value)}
-		t.queues.Store(new([]*Queue))
-		if byID[t.id] != nil {
-			return fmt.Errorf("topics %q and %q have the same id", byID[t.id].name, t.name)
+		switch st.Key[0] { // in this order
+		case spaceTopic:
+			err = d.loadTopic(byID, st.Key, st.Value)
+		case spaceTail:
+			err = loadTail(byID, st.Key, st.Value)
+		case spaceMin:
+			err = loadMin(byID, st.Key, st.Value)
 		}
-		byID[t.id], d.topics.byName[t.name] = t, t
-		return nil
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return d.corrupt(err)
+		}
 	}
 	next, err := d.mark(metaNextTopic, 4)
-	if err != nil {
-		return err
-	}
 	d.topics.nextID = max(uint32(next), 1)
-	if err := d.each(spaceTail, func(key, value []byte) error { return loadTail(byID, key, value) }); err != nil {
-		return err
+	return err
+}
+
+func (d *DB) loadTopic(byID map[uint32]*topic, key, value []byte) error {
+	if len(value) != 4 {
+		return fmt.Errorf("topic %q has an id of %d bytes", key[1:], len(value))
 	}
-	return d.each(spaceMin, func(key, value []byte) error { return loadMin(byID, key, value) })
+	t := &topic{db: d, name: string(key[1:]), id: binary.BigEndian.Uint32(value)}
+	t.queues.Store(new([]*Queue))
+	if byID[t.id] != nil {
+		return fmt.Errorf("topics %q and %q have the same id", byID[t.id].name, t.name)
+	}
+	byID[t.id], d.topics.byName[t.name] = t, t
+	return nil
 }
 
 func loadTail(byID map[uint32]*topic, key, value []byte) error {
@@ -84,27 +90,6 @@ func loadMin(byID map[uint32]*topic, key, value []byte) error {
 	q.dropped = chunkNumber(low)
 	if low >= q.min {
 		q.min, q.minPos = low, message.LogOffset(binary.BigEndian.Uint64(value[8:]))
-	}
-	return nil
-}
-
-// each calls fn for all keys of a keyspace. What fn returns means damage.
-func (d *DB) each(space byte, fn func(key, value []byte) error) error {
-	it, err := d.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
-	if err != nil {
-		return d.readError(err)
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			break // it.Close returns it
-		}
-		if err := fn(it.Key(), value); err != nil {
-			return errors.Join(d.corrupt(err), it.Close())
-		}
-	}
-	if err := it.Close(); err != nil {
-		return d.readError(err)
 	}
 	return nil
 }

@@ -152,12 +152,11 @@ func got(d *DB, first message.LogOffset, keys []string, step int) (content, erro
 		}
 	}
 	for space := message.SpaceTopic; space <= message.SpaceBroker; space++ {
-		err := d.Scan(space, nil, nil, func(key, value []byte, pos message.LogOffset) bool {
-			c.State[fmt.Sprintf("%d/%s", space, key)] = fmt.Sprintf("%d %s", pos, value)
-			return true
-		})
-		if err != nil {
-			return c, err
+		for st, err := range d.Scan(space, nil, nil) {
+			if err != nil {
+				return c, err
+			}
+			c.State[fmt.Sprintf("%d/%s", space, st.Key)] = fmt.Sprintf("%d %s", st.Pos, st.Value)
 		}
 	}
 	for _, key := range keys {

@@ -165,11 +165,13 @@ func (s *scriptRun) ask(command string, arg func(int) string, num func(int) int6
 		return fmt.Sprintln(s.d.Topics())
 	case "scan":
 		var out strings.Builder
-		err := s.d.ScanPrefix(message.SpaceKV, []byte(arg(1)), func(k, v []byte, pos message.LogOffset) bool {
-			fmt.Fprintf(&out, "%s=%s at %d\n", k, v, pos)
-			return true
-		})
-		return out.String() + s.result(err)
+		for st, err := range s.d.Scan(message.SpaceKV, []byte(arg(1)), KeyEnd([]byte(arg(1)))) {
+			if err != nil {
+				return out.String() + s.result(err)
+			}
+			fmt.Fprintf(&out, "%s=%s at %d\n", st.Key, st.Value, st.Pos)
+		}
+		return out.String() + s.result(nil)
 	case "find": // topic key
 		var out strings.Builder
 		for pos, err := range s.d.FindKeys(KeyOrdinary, arg(1), arg(2), 0, 1<<62) {

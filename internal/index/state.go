@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -125,46 +126,56 @@ func (d *DB) Get(space message.Space, key []byte) (value []byte, pos message.Log
 	return value, pos, true, nil
 }
 
-// Scan calls fn for the keys of space in [from, to) in ascending order until it returns false; a nil to means
-// the end of the space. key and value are valid during the call only. It sees the state as it was when Scan
-// began, whatever fn changes. Any goroutine. Errors: *CorruptError.
-func (d *DB) Scan(
-	space message.Space, from, to []byte, fn func(key, value []byte, pos message.LogOffset) bool,
-) error {
-	d.commitState()
-	lower := appendStateKey(nil, space, from)
-	upper := keyEnd(appendStateKey(nil, space, nil))
-	if to != nil {
-		upper = appendStateKey(nil, space, to)
-	}
-	it, err := d.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return d.readError(err)
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		stored, err := it.ValueAndErr()
-		if err != nil {
-			break // it.Close returns it
-		}
-		pos, value, err := d.splitState(stored)
-		if err != nil {
-			return errors.Join(err, it.Close())
-		}
-		if !fn(it.Key()[2:], value, pos) {
-			break
-		}
-	}
-	if err := it.Close(); err != nil {
-		return d.readError(err)
-	}
-	return nil
+// Stored is a key of the state, its value, and the position of the record that it came from.
+type Stored struct {
+	Key, Value []byte
+	Pos        message.LogOffset
 }
 
-// ScanPrefix is Scan over the keys that begin with prefix.
-func (d *DB) ScanPrefix(
-	space message.Space, prefix []byte, fn func(key, value []byte, pos message.LogOffset) bool,
-) error {
-	return d.Scan(space, prefix, keyEnd(prefix), fn)
+// Scan yields the keys of space in [from, to) in ascending order; a nil to means the end of the space. Key and
+// Value are valid until the next one. It sees the state as it was when it began, whatever is changed meanwhile.
+// An error comes last. Any goroutine. Errors: *CorruptError.
+func (d *DB) Scan(space message.Space, from, to []byte) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
+		d.commitState()
+		upper := KeyEnd(appendStateKey(nil, space, nil))
+		if to != nil {
+			upper = appendStateKey(nil, space, to)
+		}
+		for st, err := range d.walk(appendStateKey(nil, space, from), upper) {
+			if err == nil {
+				st.Key = st.Key[2:]
+				st.Pos, st.Value, err = d.splitState(st.Value)
+			}
+			if !yield(st, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// walk yields what Pebble has in [lower, upper), as it has it. An error comes last.
+func (d *DB) walk(lower, upper []byte) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
+		it, err := d.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+		if err != nil {
+			yield(Stored{}, d.readError(err))
+			return
+		}
+		more := true
+		for ok := it.First(); ok && more; ok = more && it.Next() {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				break // it.Close returns it
+			}
+			more = yield(Stored{Key: it.Key(), Value: value}, nil)
+		}
+		if err := it.Close(); err != nil {
+			if err = d.readError(err); more {
+				yield(Stored{}, err)
+			}
+		}
+	}
 }
 
 func (d *DB) splitState(stored []byte) (message.LogOffset, []byte, error) {

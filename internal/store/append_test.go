@@ -289,11 +289,11 @@ func TestStateHooks(t *testing.T) {
 		},
 	)
 	var scanned []string
-	if err := r.ScanState(message.SpaceGroup, []byte("a/"), func(key, value []byte) bool {
-		scanned = append(scanned, string(key)+string(value))
-		return true
-	}); err != nil {
-		t.Fatal(err)
+	for st, err := range r.States(message.SpaceGroup, []byte("a/")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		scanned = append(scanned, string(st.Key)+string(st.Value))
 	}
 	wantBodies(t, scanned, "a/1x", "a/2y")
 }

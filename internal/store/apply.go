@@ -170,15 +170,12 @@ func (a *applier) isCurrent(st *message.State) bool {
 
 // deleteTopic drops the topic's queues and their floors, and wakes who waits for them.
 func (a *applier) deleteTopic(topic string, pos message.LogOffset) error {
-	db := a.store.db
-	var floors [][]byte
-	prefix := floorPrefix(topic)
-	err := db.ScanPrefix(message.SpaceBroker, prefix, func(key, _ []byte, _ message.LogOffset) bool {
-		floors = append(floors, bytes.Clone(key))
-		return true
-	})
-	for _, key := range floors {
-		db.Delete(message.SpaceBroker, key, pos)
+	db, prefix := a.store.db, floorPrefix(topic)
+	for floor, err := range db.Scan(message.SpaceBroker, prefix, index.KeyEnd(prefix)) {
+		if err != nil {
+			return err
+		}
+		db.Delete(message.SpaceBroker, floor.Key, pos)
 	}
 	db.DeleteTopic(topic, pos)
 	a.last = nil
@@ -192,7 +189,7 @@ func (a *applier) deleteTopic(topic string, pos message.LogOffset) error {
 			return q.gone
 		})
 	})
-	return err
+	return nil
 }
 
 // wakeTouched wakes who waits for what this entry brought.

@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -123,28 +123,20 @@ func (s *Store) carryForward(ctx context.Context, cut message.LogOffset) error {
 			return fmt.Errorf("carry messages forward: %w", err)
 		}
 	}
-	needed, err := s.anythingToCarry(cut)
-	if err == nil && needed {
-		err = s.carryState(cut)
-	}
-	if err != nil {
-		return fmt.Errorf("carry state forward: %w", err)
+	needed := false // a cut that takes nothing alive with it writes nothing: it works on a full disk
+	for _, err := range s.carried(cut) {
+		if err == nil {
+			needed, err = true, s.carryState(cut)
+		}
+		if err != nil {
+			return fmt.Errorf("carry state forward: %w", err)
+		}
+		break
 	}
 	if s.cfg.Log.FlushDiskType == commitlog.Async && (needed || len(s.retention.hooks) > 0) {
 		return s.log.Roll(ctx) // what was carried is only written: this makes it durable
 	}
 	return nil
-}
-
-// anythingToCarry looks first, so that a cut that takes nothing alive with it writes nothing: it works on a
-// full disk.
-func (s *Store) anythingToCarry(cut message.LogOffset) (bool, error) {
-	found := false
-	err := s.scanCarried(cut, func(message.State) bool {
-		found = true
-		return false
-	})
-	return found, err
 }
 
 func (s *Store) carryState(cut message.LogOffset) error {
@@ -159,25 +151,24 @@ func (s *Store) carryState(cut message.LogOffset) error {
 
 func (s *Store) carryBatches(cut message.LogOffset) error {
 	var batch []message.State
-	var size int
-	var failed error
-	flush := func() bool {
-		failed = s.carryBatch(cut, batch)
-		batch, size = nil, 0
-		return failed == nil
-	}
-	err := s.scanCarried(cut, func(st message.State) bool {
+	size := 0
+	for st, err := range s.carried(cut) {
+		if err != nil {
+			return err
+		}
 		batch = append(batch, st)
-		size += st.EncodedLen()
-		return size < maxCarryBytes || flush()
-	})
-	if err != nil || failed != nil {
-		return errors.Join(err, failed)
+		if size += st.EncodedLen(); size < maxCarryBytes {
+			continue
+		}
+		if err := s.carryBatch(cut, batch); err != nil {
+			return err
+		}
+		batch, size = nil, 0
 	}
-	if len(batch) > 0 {
-		flush()
+	if len(batch) == 0 {
+		return nil
 	}
-	return failed
+	return s.carryBatch(cut, batch)
 }
 
 // carryBatch appends states and waits until they are durable and applied. The log settles everything it
@@ -196,26 +187,27 @@ func (s *Store) carryBatch(cut message.LogOffset, states []message.State) error 
 	return <-g.done
 }
 
-// scanCarried calls fn with every state record that has to be carried over cut, until it returns false.
-func (s *Store) scanCarried(cut message.LogOffset, fn func(st message.State) bool) error {
-	stopped := false
-	for space := range 256 {
-		err := s.db.Scan(message.Space(space), nil, nil, func(key, value []byte, pos message.LogOffset) bool {
-			if pos >= cut {
-				return true
+// carried yields every state record that has to be carried over cut. An error comes last.
+func (s *Store) carried(cut message.LogOffset) iter.Seq2[message.State, error] {
+	return func(yield func(message.State, error) bool) {
+		for space := range 256 {
+			for stored, err := range s.db.Scan(message.Space(space), nil, nil) {
+				if err == nil && stored.Pos >= cut {
+					continue
+				}
+				st := message.State{
+					Space: message.Space(space), Key: bytes.Clone(stored.Key), Value: bytes.Clone(stored.Value),
+				}
+				if isOwn(st.Space, st.Key) && !s.staleFloor(&st, cut) {
+					continue // the cut, or a floor that scanFloors looks after
+				}
+				if !yield(st, err) {
+					return
+				}
 			}
-			st := message.State{Space: message.Space(space), Key: bytes.Clone(key), Value: bytes.Clone(value)}
-			if isOwn(st.Space, key) && !s.staleFloor(&st, cut) {
-				return true // the cut, or a floor that scanFloors looks after
-			}
-			stopped = !fn(st)
-			return !stopped
-		})
-		if err != nil || stopped {
-			return err
 		}
+		s.scanFloors(cut, yield)
 	}
-	return s.scanFloors(cut, fn)
 }
 
 // staleFloor reports whether the record is a floor that is not needed any more; then it makes a deletion of
@@ -232,8 +224,8 @@ func (s *Store) staleFloor(st *message.State, cut message.LogOffset) bool {
 	return true
 }
 
-// scanFloors calls fn with a floor for every queue that has no message behind cut and none there already.
-func (s *Store) scanFloors(cut message.LogOffset, fn func(st message.State) bool) error {
+// scanFloors yields a floor for every queue that has no message behind cut and none there already.
+func (s *Store) scanFloors(cut message.LogOffset, yield func(message.State, error) bool) {
 	for _, topic := range s.db.Topics() {
 		for _, idx := range s.db.Queues(topic) {
 			next := idx.Next()
@@ -242,18 +234,14 @@ func (s *Store) scanFloors(cut message.LogOffset, fn func(st message.State) bool
 			}
 			floor := floorState(queueKey{topic, idx.ID()}, next)
 			value, pos, ok, err := s.db.Get(floor.Space, floor.Key)
-			if err != nil {
-				return err
-			}
 			if ok && pos >= cut && bytes.Equal(value, floor.Value) {
 				continue
 			}
-			if !fn(floor) {
-				return nil
+			if !yield(floor, err) || err != nil {
+				return
 			}
 		}
 	}
-	return nil
 }
 
 // endsBehind reports whether the queue's last message is at or behind pos. (Queue.Min would answer too, but

@@ -190,11 +190,11 @@ func (m *model) check(t *rapid.T) {
 		}
 	}
 	states := make(map[string]string)
-	if err := m.r.ScanState(message.SpaceKV, nil, func(key, value []byte) bool {
-		states[string(key)] = string(value)
-		return true
-	}); err != nil {
-		t.Fatal(err)
+	for st, err := range m.r.States(message.SpaceKV, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[string(st.Key)] = string(st.Value)
 	}
 	if fmt.Sprint(states) != fmt.Sprint(m.states) {
 		t.Fatalf("state %v, want %v", states, m.states)

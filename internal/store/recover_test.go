@@ -129,11 +129,11 @@ func (r *runner) content() string {
 		}
 	}
 	for space := range 256 {
-		if err := r.db.Scan(message.Space(space), nil, nil, func(key, value []byte, pos message.LogOffset) bool {
-			fmt.Fprintf(&b, "state %d %q = %q at %d\n", space, key, value, pos)
-			return true
-		}); err != nil {
-			r.tb.Fatal(err)
+		for st, err := range r.db.Scan(message.Space(space), nil, nil) {
+			if err != nil {
+				r.tb.Fatal(err)
+			}
+			fmt.Fprintf(&b, "state %d %q = %q at %d\n", space, st.Key, st.Value, st.Pos)
 		}
 	}
 	return b.String()

@@ -5,11 +5,13 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 
+	"github.com/roquetmq/roquet/internal/index"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// Keys of message.SpaceBroker that begin with a zero byte are the store's own; ScanState does not show them.
+// Keys of message.SpaceBroker that begin with a zero byte are the store's own; States does not show them.
 //
 //	00 'd' topic               deletion: drops the topic's queues. An event: applied, never kept
 //	00 'f' topic 00 queueId    floor: the value (u64) is the least offset of the queue's next message. Written for
@@ -24,24 +26,26 @@ const (
 
 // OnState registers fn to be called by the applier with every change of a state space, after it is in the
 // index and before the Done of its Write. Key and Value are valid during the call only. Register before
-// Run; what Open found is in ScanState.
+// Run; what Open found is in States.
 func (s *Store) OnState(space message.Space, fn func(st message.State)) {
 	s.applier.hooks[space] = append(s.applier.hooks[space], fn)
 }
 
-// ScanState calls fn with every key of the space that begins with prefix, in ascending order, until it
-// returns false. Key and value are valid during the call only. Errors: *index.CorruptError.
-func (s *Store) ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error {
-	return s.db.ScanPrefix(space, prefix, func(key, value []byte, _ message.LogOffset) bool {
-		return isOwn(space, key) || fn(key, value)
-	})
+// States yields every key of the space that begins with prefix, in ascending order. Key and value are valid until
+// the next one. An error comes last: *index.CorruptError.
+func (s *Store) States(space message.Space, prefix []byte) iter.Seq2[message.State, error] {
+	return s.StatesIn(space, prefix, index.KeyEnd(prefix))
 }
 
-// ScanStateRange is ScanState over the keys in [from, to); a nil to is the end of the space.
-func (s *Store) ScanStateRange(space message.Space, from, to []byte, fn func(key, value []byte) bool) error {
-	return s.db.Scan(space, from, to, func(key, value []byte, _ message.LogOffset) bool {
-		return isOwn(space, key) || fn(key, value)
-	})
+// StatesIn is States of the keys in [from, to); a nil to is the end of the space.
+func (s *Store) StatesIn(space message.Space, from, to []byte) iter.Seq2[message.State, error] {
+	return func(yield func(message.State, error) bool) {
+		for st, err := range s.db.Scan(space, from, to) {
+			if !isOwn(space, st.Key) && !yield(message.State{Space: space, Key: st.Key, Value: st.Value}, err) {
+				return
+			}
+		}
+	}
 }
 
 // TopicDeletion is the state record whose application drops the queues of topic, with all who wait for

@@ -308,19 +308,18 @@ func (v *verifier) compareQueues() {
 func (v *verifier) compareStates() error {
 	seen := make(map[string]struct{})
 	for space := range 256 {
-		err := v.db.Scan(message.Space(space), nil, nil, func(key, value []byte, pos message.LogOffset) bool {
+		for st, err := range v.db.Scan(message.Space(space), nil, nil) {
+			if err != nil {
+				return err
+			}
 			v.rep.LiveStates++
-			id := guardKey(&message.State{Space: message.Space(space), Key: key})
+			id := guardKey(&message.State{Space: message.Space(space), Key: st.Key})
 			seen[id] = struct{}{}
-			got := stateVersion{pos: pos, live: true, hash: maphash.Bytes(v.seed, value)}
+			got := stateVersion{pos: st.Pos, live: true, hash: maphash.Bytes(v.seed, st.Value)}
 			if c := v.states[id]; c == nil || !c.has(got) {
 				v.rep.fault("state %d/%q: the index has a value from log position %d, the log has not",
-					space, key, pos)
+					space, st.Key, st.Pos)
 			}
-			return true
-		})
-		if err != nil {
-			return err
 		}
 	}
 	for id, c := range v.states {

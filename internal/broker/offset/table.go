@@ -3,8 +3,8 @@
 package offset
 
 import (
-	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -26,7 +26,7 @@ const warnInterval = time.Second
 // Journal is what the table needs of the store. *store.Store is one.
 type Journal interface {
 	Append(w *store.Write) error
-	ScanState(space message.Space, prefix []byte, fn func(key, value []byte) bool) error
+	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
 }
 
 // Table holds the offsets of all groups. All methods are safe for concurrent use; none waits. Strings that
@@ -79,17 +79,16 @@ func newQueue(committed, reset int64) *queue {
 func New(journal Journal, log *slog.Logger) (*Table, error) {
 	t := &Table{journal: journal, log: log, live: xsync.NewMap[key, *progress]()}
 	t.mu.byTopic = map[string]map[*progress]struct{}{}
-	var failed error
-	err := journal.ScanState(message.SpaceOffset, nil, func(k, value []byte) bool {
+	for st, err := range journal.States(message.SpaceOffset, nil) {
 		var p *progress
-		if p, failed = t.loadOne(k, value); failed == nil {
-			t.live.Store(p.key, p)
-			t.indexLocked(p)
+		if err == nil {
+			p, err = t.loadOne(st.Key, st.Value)
 		}
-		return failed == nil
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return nil, fmt.Errorf("load consumer offsets: %w", err)
+		if err != nil {
+			return nil, fmt.Errorf("load consumer offsets: %w", err)
+		}
+		t.live.Store(p.key, p)
+		t.indexLocked(p)
 	}
 	return t, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -40,13 +41,15 @@ func (j *memJournal) Append(w *store.Write) error {
 	return nil
 }
 
-func (j *memJournal) ScanState(_ message.Space, prefix []byte, fn func(key, value []byte) bool) error {
-	for _, key := range slices.Sorted(maps.Keys(j.live)) {
-		if strings.HasPrefix(key, string(prefix)) && !fn([]byte(key), []byte(j.live[key])) {
-			return nil
+func (j *memJournal) States(space message.Space, prefix []byte) iter.Seq2[message.State, error] {
+	return func(yield func(message.State, error) bool) {
+		for _, key := range slices.Sorted(maps.Keys(j.live)) {
+			if strings.HasPrefix(key, string(prefix)) &&
+				!yield(message.State{Space: space, Key: []byte(key), Value: []byte(j.live[key])}, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 func (j *memJournal) apply(err error) (states int) {
