@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -83,7 +84,7 @@ func Open(cfg Config) (*Log, error) {
 	if err := cfg.FS.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make commit log folder: %w", err)
 	}
-	if err := syncDir(cfg.FS, cfg.FS.PathDir(cfg.Dir)); err != nil {
+	if err := disk.SyncDir(cfg.FS, cfg.FS.PathDir(cfg.Dir)); err != nil {
 		return nil, err
 	}
 	lock, err := cfg.FS.Lock(cfg.FS.PathJoin(cfg.Dir, lockName))

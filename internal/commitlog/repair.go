@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -62,7 +63,7 @@ func (r *repairer) run() (repaired, error) {
 		}
 		if t.kind == 0 && len(files) > 1 {
 			// An empty last file says nothing: the one before it is the tail.
-			if err := errors.Join(r.fs.Remove(t.seg.Path), syncDir(r.fs, r.dir)); err != nil {
+			if err := errors.Join(r.fs.Remove(t.seg.Path), disk.SyncDir(r.fs, r.dir)); err != nil {
 				return repaired{}, fmt.Errorf("remove empty segment: %w", err)
 			}
 			files = files[:len(files)-1]
@@ -79,18 +80,6 @@ func (r *repairer) run() (repaired, error) {
 		return repaired{list: list, end: t.seg.End, index: t.index, marked: t.kind == kindMark}, nil
 	}
 	return repaired{index: 1}, nil
-}
-
-// syncDir makes the entries of a folder durable: a file is only there after a crash if its folder was synced.
-func syncDir(fs vfs.FS, dir string) error {
-	d, err := fs.OpenDir(dir)
-	if err == nil {
-		err = errors.Join(d.Sync(), d.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("sync folder %s: %w", dir, err)
-	}
-	return nil
 }
 
 // tailState is what a scan found in the last segment.

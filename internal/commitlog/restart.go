@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -168,7 +169,7 @@ func (c *committer) cutBack() error {
 		}
 	}
 	if removed {
-		return syncDir(c.l.cfg.FS, c.l.cfg.Dir)
+		return disk.SyncDir(c.l.cfg.FS, c.l.cfg.Dir)
 	}
 	return nil
 }

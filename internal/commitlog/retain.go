@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -48,7 +49,7 @@ func (l *Log) DropBefore(pos message.LogOffset) (int, error) {
 		if err := l.cfg.FS.Remove(s.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return i, fmt.Errorf("drop segment: %w", err)
 		}
-		if err := syncDir(l.cfg.FS, l.cfg.Dir); err != nil {
+		if err := disk.SyncDir(l.cfg.FS, l.cfg.Dir); err != nil {
 			return i, err
 		}
 		l.segs.removeFirst(s.FirstIndex)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -42,19 +43,19 @@ func (t *tail) open(list []segment, end message.LogOffset, index uint64, fresh b
 	case n > 0 && list[n-1].Bytes() == 0:
 		t.path, t.size = list[n-1].Path, 0
 		if fresh {
-			err = t.create(t.path)
+			err = disk.Create(t.fs, t.path, nil)
 		}
 	case n == 0 || fresh || list[n-1].Bytes() >= t.bytes:
 		path := t.fs.PathJoin(t.dir, segmentName(index))
 		t.path, t.size = path, 0
-		if err = t.create(path); err == nil {
+		if err = disk.Create(t.fs, path, nil); err == nil {
 			next = &Segment{FirstIndex: index, First: end, End: end, Path: path}
 		}
 	default:
 		t.path, t.size = list[n-1].Path, list[n-1].Bytes()
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("begin segment %s: %w", t.path, err)
 	}
 	t.index = index
 	if t.wal, err = t.openWAL(t.dir, t.bytes); err != nil {
@@ -62,18 +63,6 @@ func (t *tail) open(list []segment, end message.LogOffset, index uint64, fresh b
 		return next, fmt.Errorf("open commit log for writing: %w", err)
 	}
 	return next, t.openFile()
-}
-
-// create makes an empty segment file that survives a crash.
-func (t *tail) create(path string) error {
-	file, err := t.fs.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("begin segment: %w", err)
-	}
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
-		return fmt.Errorf("begin segment %s: %w", path, err)
-	}
-	return syncDir(t.fs, t.dir)
 }
 
 // openFile opens our own descriptor of the segment and sets its room aside.
@@ -128,7 +117,7 @@ func (t *tail) roll() error {
 	if err := t.openFile(); err != nil {
 		return err
 	}
-	return syncDir(t.fs, t.dir)
+	return disk.SyncDir(t.fs, t.dir)
 }
 
 // close cuts the room off and closes. The last error-free close leaves whole files behind.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/roquetmq/roquet/internal/disk"
 )
 
 // ErrDropped says that a queue offset is below what the index retains, or that its topic was deleted.
@@ -59,24 +61,19 @@ const (
 )
 
 // noteDamage leaves a note for the next Open, if cause is one that only a rebuild cures.
-func (d *DB) noteDamage(disk vfs.FS, cause error) {
+func (d *DB) noteDamage(fsys vfs.FS, cause error) {
 	var damaged *CorruptError
 	if !errors.As(cause, &damaged) {
 		return
 	}
-	f, err := disk.Create(disk.PathJoin(d.dir, damagedName), vfs.WriteCategoryUnspecified)
-	if err == nil {
-		_, err = f.Write([]byte(damaged.Cause.Error()))
-		err = errors.Join(err, f.Sync(), f.Close(), syncDir(disk, d.dir))
-	}
-	if err != nil {
+	if err := disk.Replace(fsys, fsys.PathJoin(d.dir, damagedName), []byte(damaged.Cause.Error())); err != nil {
 		d.cfg.Logger.Warn("index cannot note that it is damaged", "error", err)
 	}
 }
 
 // findDamage returns what an earlier run noted as a *CorruptError.
-func findDamage(dir string, disk vfs.FS) error {
-	f, err := disk.Open(disk.PathJoin(dir, damagedName))
+func findDamage(dir string, fsys vfs.FS) error {
+	f, err := fsys.Open(fsys.PathJoin(dir, damagedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -79,7 +80,7 @@ func makeDirs(fs vfs.FS, dir string, parts ...string) error {
 			return err
 		}
 	}
-	return errors.Join(syncDir(fs, dir), syncDir(fs, fs.PathDir(dir)))
+	return errors.Join(disk.SyncDir(fs, dir), disk.SyncDir(fs, fs.PathDir(dir)))
 }
 
 // Wipe deletes the index in dir, which is not open, for a caller that rebuilds it from the log.
@@ -87,7 +88,7 @@ func Wipe(dir string, fs vfs.FS) error {
 	if err := fs.RemoveAll(dir); err != nil {
 		return fmt.Errorf("delete index folder: %w", err)
 	}
-	return syncDir(fs, fs.PathDir(dir))
+	return disk.SyncDir(fs, fs.PathDir(dir))
 }
 
 // Close makes durable what was applied up to the last position given to Checkpoint, and releases everything.

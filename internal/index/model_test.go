@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -246,11 +247,11 @@ func (l *modelLog) dropOps(pos message.LogOffset) {
 // newDisk returns a disk with a durable /data.
 func newDisk(t failer) *vfs.MemFS {
 	t.Helper()
-	disk := vfs.NewCrashableMem()
-	if err := errors.Join(disk.MkdirAll("/data", 0o755), syncDir(disk, "/")); err != nil {
+	fs := vfs.NewCrashableMem()
+	if err := errors.Join(fs.MkdirAll("/data", 0o755), disk.SyncDir(fs, "/")); err != nil {
 		t.Fatalf("new disk: %v", err)
 	}
-	return disk
+	return fs
 }
 
 func mustOpen(t failer, fs vfs.FS, cfg Config) *DB {

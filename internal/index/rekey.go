@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -29,7 +30,7 @@ func (k *keyIndex) load(applied message.LogOffset) error {
 		switch {
 		case ok && r.To <= applied:
 			found = append(found, r)
-		case ok, strings.HasSuffix(name, partialSuffix):
+		case ok, strings.HasSuffix(name, disk.Partial):
 			if err := k.files.fs.Remove(k.files.fs.PathJoin(k.files.dir, name)); err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -40,7 +41,6 @@ const (
 	sidecarMagic   = "roqkeys1"
 	sidecarHead    = 40
 	sidecarSuffix  = ".keys"
-	partialSuffix  = ".partial"
 	keyEntryBytes  = 8
 	dirEntryBytes  = 8
 	maxBucketBits  = 20
@@ -133,25 +133,7 @@ func (s sidecarFiles) headSum(head, dir []byte) uint32 {
 // write makes a durable sidecar of t.
 func (s sidecarFiles) write(t *keyTable) (*sidecar, error) {
 	c := s.sidecar(t.KeyRange)
-	partial := c.path + partialSuffix
-	f, err := s.fs.Create(partial, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(s.encode(t))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if err := s.fs.Rename(partial, c.path); err != nil {
-		return nil, err
-	}
-	if err := syncDir(s.fs, s.dir); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, disk.Replace(s.fs, c.path, s.encode(t))
 }
 
 // lookup returns the positions in the sidecar's range with hash h, newest first; none if the range has been
@@ -266,13 +248,4 @@ func readFull(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(fs vfs.FS, dir string) error {
-	f, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

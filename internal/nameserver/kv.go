@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/roquetmq/roquet/internal/disk"
 )
 
 // OrderNamespace is the namespace of settings that fix the queues of ordered topics: topic →
@@ -18,8 +20,7 @@ import (
 const OrderNamespace = "ORDER_TOPIC_CONFIG"
 
 // KV is settings by namespace and key, kept in one small JSON file, {"configTable":{namespace:{key:value}}}.
-// The file is written aside, synced and renamed over the old one, so that it is the old or the new one
-// whenever the machine stops. All methods are safe for concurrent use; Put and Delete return after the file
+// All methods are safe for concurrent use; Put and Delete return after the file
 // is on disk. Source: KVConfigManager.java.
 type KV struct {
 	path string // empty: memory alone
@@ -114,36 +115,8 @@ func (kv *KV) save(table map[string]map[string]string) error {
 	if err != nil {
 		return err
 	}
-	folder := filepath.Dir(kv.path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(kv.path), 0o755); err != nil {
 		return err
 	}
-	aside := kv.path + ".tmp"
-	if err := writeSynced(aside, data); err != nil {
-		return err
-	}
-	if err := os.Rename(aside, kv.path); err != nil {
-		return err
-	}
-	return syncFolder(folder)
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return disk.Replace(nil, kv.path, data)
 }

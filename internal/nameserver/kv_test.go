@@ -66,17 +66,17 @@ func TestC163SettingsAreOldOrNew(t *testing.T) {
 	if err := kv.Put("ns", "a", "1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".tmp", []byte(`{"configTable":{"ns`), 0o600); err != nil {
+	if err := os.WriteFile(path+".partial", []byte(`{"configTable":{"ns`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	kv = mustOpen(t, path)
 	if v, _ := kv.Get("ns", "a"); v != "1" {
 		t.Errorf("a is %q", v)
 	}
-	if err := os.Remove(path + ".tmp"); err != nil {
+	if err := os.Remove(path + ".partial"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(path+".tmp", 0o700); err != nil { // nothing can be written aside
+	if err := os.MkdirAll(path+".partial/x", 0o700); err != nil { // nothing can be written aside
 		t.Fatal(err)
 	}
 	if err := kv.Put("ns", "a", "2"); err == nil {
