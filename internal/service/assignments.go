@@ -9,28 +9,19 @@ import (
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
-	"github.com/roquetmq/roquet/internal/nameserver"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // assignmentRequests shares queues out to native consumers that leave that to the broker: QUERY_ASSIGNMENT 400,
 // SET_MESSAGE_REQUEST_MODE 401, GET_ALL_MESSAGE_REQUEST_MODE 402. Source: QueryAssignmentProcessor.java.
-type assignmentRequests struct {
-	modes   *broker.RequestModes
-	topics  *broker.Topics
-	groups  *broker.Groups
-	clients *broker.Clients
-	self    *identity
-	routes  *nameserver.Routes // of this process; nil: the name servers of names are asked
-	names   func() []*remoteNames
-}
+type assignmentRequests struct{ *node }
 
 // routeTimeout bounds how long a name server is asked for a route.
 const routeTimeout = 3 * time.Second
 
 // query answers which queues a member has. Nothing at all, not even an empty list, means: keep what you have.
-func (s *assignmentRequests) query(ctx context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s assignmentRequests) query(ctx context.Context, c *remoting.Call) (remoting.Response, error) {
 	if _, mayOnly := c.Header.(*protocol.MayAssignRequestHeader); mayOnly {
 		return remoting.Response{}, nil
 	}
@@ -38,7 +29,7 @@ func (s *assignmentRequests) query(ctx context.Context, c *remoting.Call) (remot
 	if err != nil {
 		return remoting.Response{}, err
 	}
-	mode, _ := s.modes.Lookup(body.ConsumerGroup, body.Topic)
+	mode, _ := s.requestModes.Lookup(body.ConsumerGroup, body.Topic)
 	answer := &protocol.QueryAssignmentResponseBody{}
 	if queues, ok := s.share(ctx, body, mode); ok {
 		answer.MessageQueueAssignments = make([]protocol.MessageQueueAssignment, 0, len(queues))
@@ -58,7 +49,7 @@ func modeBody(mode broker.RequestMode) protocol.MessageRequestMode {
 	return protocol.ModePull
 }
 
-func (s *assignmentRequests) share(
+func (s assignmentRequests) share(
 	ctx context.Context, body *protocol.QueryAssignmentRequestBody, mode broker.RequestMode,
 ) ([]broker.MessageQueue, bool) {
 	queues := s.queues(ctx, body.Topic)
@@ -87,7 +78,7 @@ func (s *assignmentRequests) share(
 }
 
 // queues are a topic's queues to read on all brokers, ordered; nil when the topic is nowhere.
-func (s *assignmentRequests) queues(ctx context.Context, topic string) []broker.MessageQueue {
+func (s assignmentRequests) queues(ctx context.Context, topic string) []broker.MessageQueue {
 	data := s.route(ctx, topic)
 	var queues []broker.MessageQueue
 	for _, q := range data {
@@ -107,7 +98,7 @@ func (s *assignmentRequests) queues(ctx context.Context, topic string) []broker.
 	return queues
 }
 
-func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol.QueueData {
+func (s assignmentRequests) route(ctx context.Context, topic string) []protocol.QueueData {
 	if s.routes != nil {
 		route, _ := s.routes.Route(topic)
 		data := make([]protocol.QueueData, len(route.Queues))
@@ -118,7 +109,7 @@ func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol
 	}
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	for _, remote := range s.names() {
+	for _, remote := range s.registrar.remotes {
 		answer, err := remote.client.Invoke(
 			ctx, protocol.GetRouteInfoByTopic,
 			remote.as.Sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil), nil,
@@ -130,13 +121,13 @@ func (s *assignmentRequests) route(ctx context.Context, topic string) []protocol
 			return route.QueueDatas
 		}
 	}
-	if cfg, ok := s.topics.Lookup(topic); ok && len(s.names()) == 0 {
+	if cfg, ok := s.topics.Lookup(topic); ok && len(s.registrar.remotes) == 0 {
 		return []protocol.QueueData{{BrokerName: s.self.brokerName, Perm: cfg.Perm, ReadQueueNums: cfg.ReadQueueNums}}
 	}
 	return nil
 }
 
-func (s *assignmentRequests) setMode(c *call, body *protocol.SetMessageRequestModeRequestBody) {
+func (s assignmentRequests) setMode(c *call, body *protocol.SetMessageRequestModeRequestBody) {
 	if broker.IsRetryTopic(body.Topic) {
 		c.Fail(&protocol.Error{Code: protocol.NoPermission, Remark: "retry topic is not allowed to set mode"})
 		return
@@ -151,15 +142,15 @@ func (s *assignmentRequests) setMode(c *call, body *protocol.SetMessageRequestMo
 			return
 		}
 		mode := broker.RequestMode{Pop: body.Mode == protocol.ModePop, ShareQueueNum: body.PopShareQueueNum}
-		s.modes.Put(body.ConsumerGroup, body.Topic, mode, replyTo(c))
+		s.requestModes.Put(body.ConsumerGroup, body.Topic, mode, replyTo(c))
 	})
 }
 
-func (s *assignmentRequests) allModes(*call) (answer, error) {
+func (s assignmentRequests) allModes(*call) (answer, error) {
 	body := &protocol.MessageRequestModeSerializeWrapper{
 		MessageRequestModeMap: map[string]map[string]protocol.SetMessageRequestModeRequestBody{},
 	}
-	s.modes.All(func(group, topic string, mode broker.RequestMode) {
+	s.requestModes.All(func(group, topic string, mode broker.RequestMode) {
 		if body.MessageRequestModeMap[topic] == nil {
 			body.MessageRequestModeMap[topic] = map[string]protocol.SetMessageRequestModeRequestBody{}
 		}

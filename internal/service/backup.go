@@ -14,7 +14,6 @@ import (
 	"github.com/roquetmq/roquet/internal/backup"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
-	"github.com/roquetmq/roquet/internal/store"
 )
 
 // checkpointPattern names the folders in which what is being sent is linked.
@@ -22,18 +21,15 @@ const checkpointPattern = "checkpoint-*"
 
 // backupRequests sends the broker's data to whoever may have it. The code BACKUP_STORE, which is roquet's own, only
 // answers whether the caller may: the data goes the way that its door has for streams.
-type backupRequests struct {
-	store                *store.Store
-	dir, broker, version string
-}
+type backupRequests struct{ *node }
 
-func (s *backupRequests) permit(*call) (answer, error) {
+func (s backupRequests) permit(*call) (answer, error) {
 	return remoting.Response{}, nil
 }
 
 // send writes a backup as a tar stream, without the files that the caller has: a JSON array of backup.File, or
 // nothing.
-func (s *backupRequests) send(ctx context.Context, w io.Writer, have []byte) (err error) {
+func (s backupRequests) send(ctx context.Context, w io.Writer, have []byte) (err error) {
 	var there []backup.File
 	if len(have) > 0 {
 		if err := json.Unmarshal(have, &there); err != nil {
@@ -42,16 +38,16 @@ func (s *backupRequests) send(ctx context.Context, w io.Writer, have []byte) (er
 			}
 		}
 	}
-	dir, err := os.MkdirTemp(s.dir, checkpointPattern)
+	dir, err := os.MkdirTemp(s.settings.options.load().Store.Dir, checkpointPattern)
 	if err != nil {
 		return fmt.Errorf("make a folder for the checkpoint: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	m, err := backup.Checkpoint(ctx, s.store, s.dir, dir)
+	m, err := backup.Checkpoint(ctx, s.store, s.settings.options.load().Store.Dir, dir)
 	if err != nil {
 		return err
 	}
-	m.Version, m.Broker = s.version, s.broker
+	m.Version, m.Broker = s.version, s.self.brokerName
 	return backup.Send(ctx, w, m, dir, there)
 }
 

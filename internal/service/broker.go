@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/roquetmq/roquet/internal/auth"
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
@@ -20,58 +21,46 @@ import (
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/index"
 	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/nameserver"
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// node is a broker: its store, its tables and rules, and the request families over them.
-//
-//lint:wide one field a request family
-type node struct {
-	store *store.Store
-	rules *rules
-
-	sends   *sendRequests
-	pulls   *pullRequests
-	offsets *offsetRequests
-	clients *clientRequests
-	queries *queryRequests
-	topics  *topicRequests
-	groups  *groupRequests
-	resets  *resetRequests
-	observe *observeRequests
-	relays  *relayRequests
-	pops    *popRequests
-	assigns *assignmentRequests
-	self    *nodeRequests
-	timers  *timerRequests
-	users   *userRequests
-
-	transactions *transactionRequests
-	recalls      *recallRequests
-	replies      *replyRequests
-	backups      *backupRequests
-}
-
-// rules are the broker's tables and what acts on them.
+// node is a broker: its store, its tables and the rules that act on them. The families of requests are types over it.
 //
 //lint:wide the list of what a broker is made of
-type rules struct {
-	topics  *broker.Topics
-	groups  *broker.Groups
-	offsets *offset.Table
-	clients *broker.Clients
-	locks   *broker.QueueLocks
-	stats   *broker.Stats
-	filters *filter.Cache
-	sender  *broker.Sender
-	puller  *broker.Puller
-	delays  *broker.Delays
-	popper  *broker.Popper
+type node struct {
+	store    *store.Store
+	self     *identity
+	settings *settings
+	lanes    *lanes
+	log      *slog.Logger // of the rules
+	version  string
+	started  time.Time
+	region   string
+	traceOn  bool
 
+	topics       *broker.Topics
+	groups       *broker.Groups
+	offsets      *offset.Table
+	clients      *broker.Clients
+	heartbeats   *broker.Heartbeats
+	locks        *broker.QueueLocks
+	stats        *broker.Stats
+	filters      *filter.Cache
+	sender       *broker.Sender
+	puller       *broker.Puller
+	popper       *broker.Popper
+	queries      *broker.Queries
+	requestModes *broker.RequestModes
+	delays       *broker.Delays
 	transactions *broker.Transactions
 	recalls      *broker.Recalls
 	replies      *broker.Replies
-	brokerName   string
+
+	users     *auth.Table
+	mayOn     mayOn
+	routes    *nameserver.Routes // of this process; nil: the registrar's name servers are asked
+	registrar *registrar
 }
 
 func storeConfig(cfg *config.Config, self *identity, log *slog.Logger) store.Config {
@@ -115,74 +104,84 @@ func newNode(
 	if err != nil {
 		return nil, err
 	}
-	ru, err := newRules(cfg, self, st, log.With("component", "broker"))
-	if err != nil {
+	n := &node{
+		store: st, self: self, settings: set, lanes: l, log: log.With("component", "broker"), version: version,
+		started: time.Now(), region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn,
+	}
+	if err := n.loadTables(cfg); err != nil {
 		return nil, fmt.Errorf("load the broker's tables: %w", err)
 	}
-	n := &node{store: st, rules: ru}
-	n.addRequests(cfg, self, set, l, version)
-	if n.assigns.modes, err = broker.NewRequestModes(st, log.With("component", "broker")); err != nil {
-		return nil, fmt.Errorf("load the request modes: %w", err)
-	}
-	set.watchers = append(set.watchers, ru.configure)
+	set.watchers = append(set.watchers, n.configure)
 	return n, nil
 }
 
-func newRules(cfg *config.Config, self *identity, st *store.Store, log *slog.Logger) (*rules, error) {
+// loadTables reads what the store has of the broker's tables and makes the rules over them.
+func (n *node) loadTables(cfg *config.Config) (err error) {
+	st, log, self := n.store, n.log, n.self
 	names := broker.SystemNames{Cluster: self.cluster, Broker: self.brokerName}
-	r := &rules{stats: broker.NewStats(names, time.Now()), filters: filter.NewCache(), brokerName: self.brokerName}
-	r.filters.SetSQL(cfg.Message.PropertyFilter)
-	var err error
-	if r.offsets, err = offset.New(st, log); err != nil {
-		return nil, err
+	n.stats, n.filters = broker.NewStats(names, time.Now()), filter.NewCache()
+	n.filters.SetSQL(cfg.Message.PropertyFilter)
+	if n.offsets, err = offset.New(st, log); err != nil {
+		return err
 	}
-	if r.topics, err = broker.NewTopics(topicsConfig(cfg, names, log), st, r.offsets); err != nil {
-		return nil, err
+	if n.topics, err = broker.NewTopics(topicsConfig(cfg, names, log), st, n.offsets); err != nil {
+		return err
 	}
 	groups := broker.GroupsConfig{AutoCreateDisabled: !cfg.Topic.AutoCreateGroup, Logger: log}
-	if r.groups, err = broker.NewGroups(groups, st); err != nil {
-		return nil, err
+	if n.groups, err = broker.NewGroups(groups, st); err != nil {
+		return err
 	}
-	r.clients = broker.NewClients(broker.ClientsConfig{
+	if n.requestModes, err = broker.NewRequestModes(st, log); err != nil {
+		return err
+	}
+	n.clients = broker.NewClients(broker.ClientsConfig{
 		ChannelExpiredTimeout: cfg.Client.ChannelExpiry, NoticesDisabled: !cfg.Topic.NotifyConsumerChanges,
 		Notify: notifyChanged, Logger: log,
 	})
-	r.locks = broker.NewQueueLocks(r.clients.Alive, log)
+	n.heartbeats = broker.NewHeartbeats(n.topics, n.groups, n.clients, log)
+	n.locks = broker.NewQueueLocks(n.clients.Alive, log)
+	n.queries = broker.NewQueries(n.offsets, st, st.End)
+	n.topics.OnChange(n.forgetTopics)
+	n.groups.OnChange(n.forgetGroups)
+	return n.makeSenders(cfg)
+}
+
+// makeSenders makes what stores messages.
+func (n *node) makeSenders(cfg *config.Config) error {
+	st, log, self := n.store, n.log, n.self
 	levels, err := broker.ParseDelayLevels(cfg.Message.DelayLevels)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r.sender = broker.NewSender(broker.SenderConfig{
+	n.sender = broker.NewSender(broker.SenderConfig{
 		BrokerAddr: self.storeHost.Addr().String(), WriteDisabled: cfg.Topic.BrokerPermission&broker.PermWrite == 0,
-		Cluster: self.cluster, Region: cfg.Identity.RegionID, TraceOff: !cfg.Topic.TraceOn,
+		Cluster: self.cluster, Region: n.region, TraceOff: !n.traceOn,
 		MaxMessageBytes: int(cfg.Message.MaxSizeBytes), Levels: levels, BrokerName: self.brokerName,
 		TransactionsDisabled: cfg.Topic.RejectTransactions,
 		UniqueIDs:            message.NewUniqueIDs(self.storeHost.Addr(), os.Getpid(), uint32(time.Now().UnixNano())),
-	}, r.topics, r.groups, r.locks, r.stats, st)
-	r.topics.OnChange(r.forgetTopics)
-	r.groups.OnChange(r.forgetGroups)
-	r.delays = broker.NewDelays(r.topics, r.stats, st, log)
-	st.OnState(message.SpaceTimer, r.delays.OnTimer)
-	st.OnRetain(r.delays.CarryForward)
-	r.recalls = broker.NewRecalls(broker.RecallsConfig{
+	}, n.topics, n.groups, n.locks, n.stats, st)
+	n.delays = broker.NewDelays(n.topics, n.stats, st, log)
+	st.OnState(message.SpaceTimer, n.delays.OnTimer)
+	st.OnRetain(n.delays.CarryForward)
+	n.recalls = broker.NewRecalls(broker.RecallsConfig{
 		BrokerName: self.brokerName, Disabled: !cfg.Message.Recall,
-	}, r.topics, r.delays, st)
-	r.sender.UseRecalls(r.recalls)
-	r.replies = broker.NewReplies(broker.RepliesConfig{Push: pushReply(self.storeHost), Logger: log},
-		r.topics, r.clients, r.sender)
-	r.transactions, err = broker.NewTransactions(broker.TransactionsConfig{
+	}, n.topics, n.delays, st)
+	n.sender.UseRecalls(n.recalls)
+	n.replies = broker.NewReplies(broker.RepliesConfig{Push: pushReply(self.storeHost), Logger: log},
+		n.topics, n.clients, n.sender)
+	n.transactions, err = broker.NewTransactions(broker.TransactionsConfig{
 		Timing: transaction.Config{
 			Timeout: cfg.Message.TransTimeout, Interval: cfg.Message.TransInterval,
 			MaxChecks: int(cfg.Message.TransCheckMax), MaxAge: cfg.Store.FileReservedTime,
 		},
-		Levels: levels, Send: r.sendCheck, Logger: log,
-	}, r.topics, r.clients, r.stats, st)
+		Levels: levels, Send: n.sendCheck, Logger: log,
+	}, n.topics, n.clients, n.stats, st)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	st.OnState(message.SpaceTransaction, r.transactions.OnState)
-	st.OnRetain(r.transactions.CarryForward)
-	return r, nil
+	st.OnState(message.SpaceTransaction, n.transactions.OnState)
+	st.OnRetain(n.transactions.CarryForward)
+	return nil
 }
 
 func topicsConfig(cfg *config.Config, names broker.SystemNames, log *slog.Logger) broker.TopicsConfig {
@@ -195,139 +194,95 @@ func topicsConfig(cfg *config.Config, names broker.SystemNames, log *slog.Logger
 }
 
 // hold makes the puller, whose answers flush writes out.
-func (n *node) hold(cfg *config.Config, self *identity, flush func(), log *slog.Logger) {
-	r := n.rules
-	r.puller = broker.NewPuller(broker.PullerConfig{
-		BrokerAddr:       self.storeHost.Addr().String(),
+func (n *node) hold(cfg *config.Config, flush func()) {
+	n.puller = broker.NewPuller(broker.PullerConfig{
+		BrokerAddr:       n.self.storeHost.Addr().String(),
 		ReadDisabled:     cfg.Topic.BrokerPermission&broker.PermRead == 0,
 		LitePullDisabled: !cfg.Message.LitePull, LongPollingDisabled: !cfg.Message.LongPolling,
-		ShortPolling: cfg.Message.ShortPolling, Filters: r.filters,
+		ShortPolling: cfg.Message.ShortPolling, Filters: n.filters,
 		MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
-		MaxCount: cfg.Message.PullCount, MaxBytes: int(cfg.Message.PullBytes),
-		Logger: log.With("component", "broker"),
-	}, r.topics, r.groups, r.clients, r.offsets, r.stats, n.store)
-	n.pulls.puller = r.puller
+		MaxCount: cfg.Message.PullCount, MaxBytes: int(cfg.Message.PullBytes), Logger: n.log,
+	}, n.topics, n.groups, n.clients, n.offsets, n.stats, n.store)
 	n.store.OnSettled(flush)
 }
 
 // share makes the popper, whose answers flush writes out.
-func (n *node) share(cfg *config.Config, self *identity, flush func(), log *slog.Logger) error {
-	r := n.rules
-	popper, err := broker.NewPopper(broker.PopperConfig{
-		BrokerName: self.brokerName, BrokerAddr: self.storeHost.Addr().String(),
+func (n *node) share(cfg *config.Config, flush func()) (err error) {
+	n.popper, err = broker.NewPopper(broker.PopperConfig{
+		BrokerName: n.self.brokerName, BrokerAddr: n.self.storeHost.Addr().String(),
 		ReadDisabled:   cfg.Topic.BrokerPermission&broker.PermRead == 0,
-		MaxPollingSize: cfg.Client.PullQueueCount, MaxBytes: int(cfg.Message.PullBytes), Filters: r.filters,
-		LogEnd: n.store.End, Flush: flush, Logger: log.With("component", "broker"),
-	}, r.topics, r.groups, r.offsets, r.stats, n.store)
-	if err != nil {
-		return err
+		MaxPollingSize: cfg.Client.PullQueueCount, MaxBytes: int(cfg.Message.PullBytes), Filters: n.filters,
+		LogEnd: n.store.End, Flush: flush, Logger: n.log,
+	}, n.topics, n.groups, n.offsets, n.stats, n.store)
+	if err == nil {
+		n.store.OnRetain(n.popper.CarryForward)
 	}
-	r.popper, n.pops.popper = popper, popper
-	n.store.OnRetain(popper.CarryForward)
-	return nil
-}
-
-func (n *node) addRequests(cfg *config.Config, self *identity, set *settings, l *lanes, version string) {
-	r, opts := n.rules, set.options
-	queries := broker.NewQueries(r.offsets, n.store, n.store.End)
-	offsets := offsetRequests{
-		offsets: r.offsets, topics: r.topics, groups: r.groups, store: n.store, queries: queries,
-	}
-	n.sends = &sendRequests{sender: r.sender, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}
-	n.pulls = &pullRequests{}
-	n.offsets = &offsets
-	n.clients = &clientRequests{
-		heartbeats: broker.NewHeartbeats(r.topics, r.groups, r.clients, set.log), clients: r.clients, locks: r.locks,
-		filters: r.filters,
-	}
-	n.queries = &queryRequests{
-		store: n.store, topics: r.topics, clients: r.clients, filters: r.filters, options: opts,
-		queries: queries,
-	}
-	n.topics = &topicRequests{topics: r.topics, store: n.store, stats: r.stats, self: self}
-	n.groups = &groupRequests{groups: r.groups, offsets: r.offsets}
-	n.resets = &resetRequests{offsetRequests: offsets, self: self, clients: r.clients, options: opts}
-	n.observe = &observeRequests{
-		clients: r.clients, topics: r.topics, groups: r.groups, offsets: r.offsets, stats: r.stats,
-		store: n.store, self: self,
-	}
-	n.backups = &backupRequests{store: n.store, dir: cfg.Store.Dir, broker: r.brokerName, version: version}
-	n.transactions = &transactionRequests{transactions: r.transactions}
-	n.recalls = &recallRequests{recalls: r.recalls, region: cfg.Identity.RegionID}
-	n.replies = &replyRequests{replies: r.replies, region: cfg.Identity.RegionID, traceOn: cfg.Topic.TraceOn}
-	n.relays = &relayRequests{clients: r.clients, store: n.store, self: self}
-	n.pops = &popRequests{topics: r.topics}
-	n.assigns = &assignmentRequests{topics: r.topics, groups: r.groups, clients: r.clients, self: self}
-	n.timers = &timerRequests{delays: r.delays, stats: r.stats, store: n.store}
-	n.self = &nodeRequests{
-		store: n.store, stats: r.stats, settings: set, lanes: l, version: version, started: time.Now(),
-		timers: n.timers,
-	}
+	return err
 }
 
 // forgetTopics drops the statistics of topics that were deleted.
-func (r *rules) forgetTopics(changed []string) {
+func (n *node) forgetTopics(changed []string) {
 	for _, name := range changed {
-		if _, ok := r.topics.Lookup(name); !ok {
-			r.stats.TopicDeleted(name)
+		if _, ok := n.topics.Lookup(name); !ok {
+			n.stats.TopicDeleted(name)
 		}
 	}
 }
 
 // forgetGroups drops the statistics of groups that were deleted.
-func (r *rules) forgetGroups(changed []string) {
+func (n *node) forgetGroups(changed []string) {
 	for _, name := range changed {
-		if _, ok := r.groups.Lookup(name); !ok {
-			r.stats.GroupDeleted(name)
+		if _, ok := n.groups.Lookup(name); !ok {
+			n.stats.GroupDeleted(name)
 		}
 	}
 }
 
 // configure takes over what may change at run time.
-func (r *rules) configure(cfg *config.Config) {
-	r.topics.SetAutoCreate(cfg.Topic.AutoCreateTopic)
-	r.groups.SetAutoCreate(cfg.Topic.AutoCreateGroup)
-	r.recalls.SetDisabled(!cfg.Message.Recall)
-	r.sender.SetTransactionsDisabled(cfg.Topic.RejectTransactions)
-	r.sender.SetMaxMessageBytes(int(cfg.Message.MaxSizeBytes))
-	r.filters.SetSQL(cfg.Message.PropertyFilter)
+func (n *node) configure(cfg *config.Config) {
+	n.topics.SetAutoCreate(cfg.Topic.AutoCreateTopic)
+	n.groups.SetAutoCreate(cfg.Topic.AutoCreateGroup)
+	n.recalls.SetDisabled(!cfg.Message.Recall)
+	n.sender.SetTransactionsDisabled(cfg.Topic.RejectTransactions)
+	n.sender.SetMaxMessageBytes(int(cfg.Message.MaxSizeBytes))
+	n.filters.SetSQL(cfg.Message.PropertyFilter)
 }
 
 // tick is the upkeep of the tables, about once a second.
-func (r *rules) tick(now time.Time) {
-	r.clients.Tick(now)
-	for _, channel := range r.clients.Expire(now) {
+func (n *node) tick(now time.Time) {
+	n.clients.Tick(now)
+	for _, channel := range n.clients.Expire(now) {
 		if conn, ok := channel.(interface{ Close() }); ok {
 			conn.Close() // a client that fell silent
 		}
 	}
-	for _, group := range r.locks.Sweep(now) {
-		r.clients.Notify(group, now)
+	for _, group := range n.locks.Sweep(now) {
+		n.clients.Notify(group, now)
 	}
-	r.stats.Tick(now)
+	n.stats.Tick(now)
 }
 
 // disconnected forgets a connection.
-func (r *rules) disconnected(channel broker.Channel, now time.Time) {
-	r.clients.Disconnected(channel, now)
-	r.locks.Disconnected(channel, now)
-	r.puller.Disconnected(channel.ID())
-	r.popper.Disconnected(channel.ID())
+func (n *node) disconnected(channel broker.Channel, now time.Time) {
+	n.clients.Disconnected(channel, now)
+	n.locks.Disconnected(channel, now)
+	n.puller.Disconnected(channel.ID())
+	n.popper.Disconnected(channel.ID())
 }
 
 // run runs the rules until ctx is done. Held pulls are answered then.
-func (r *rules) run(ctx context.Context, flushOffsets time.Duration) error {
+func (n *node) run(ctx context.Context, flushOffsets time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.puller.Run(ctx) })
-	g.Go(func() error { return r.popper.Run(ctx) })
-	g.Go(func() error { return r.delays.Run(ctx) })
-	g.Go(func() error { return r.transactions.Run(ctx) })
+	g.Go(func() error { return n.puller.Run(ctx) })
+	g.Go(func() error { return n.popper.Run(ctx) })
+	g.Go(func() error { return n.delays.Run(ctx) })
+	g.Go(func() error { return n.transactions.Run(ctx) })
 	g.Go(func() error {
-		every(ctx, time.Second, r.tick)
+		every(ctx, time.Second, n.tick)
 		return nil
 	})
 	g.Go(func() error {
-		every(ctx, flushOffsets, func(time.Time) { r.offsets.Flush(nil) })
+		every(ctx, flushOffsets, func(time.Time) { n.offsets.Flush(nil) })
 		return nil
 	})
 	return g.Wait()

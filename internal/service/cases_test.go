@@ -156,7 +156,7 @@ func TestC187EachListenerAdvertisesItsOwnAddress(t *testing.T) {
 	w.topic("t", 1)
 	route := func(via *remoting.Listener) string {
 		call := &remoting.Call{Via: via}
-		r, err := w.svc.names.lookups.route(call, &protocol.GetRouteInfoRequestHeader{Topic: "t"})
+		r, err := routeRequests{w.svc.names}.route(call, &protocol.GetRouteInfoRequestHeader{Topic: "t"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,14 +17,9 @@ import (
 // CHECK_CLIENT_CONFIG 46, GET_CONSUMER_LIST_BY_GROUP 38, LOCK_BATCH_MQ 41, UNLOCK_BATCH_MQ 42.
 // Source: ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java (locks).
 // Known difference: a heartbeat is answered when the retry topics of its groups are durable.
-type clientRequests struct {
-	heartbeats *broker.Heartbeats
-	clients    *broker.Clients
-	locks      *broker.QueueLocks
-	filters    *filter.Cache
-}
+type clientRequests struct{ *node }
 
-func (s *clientRequests) heartBeat(c *call, body *protocol.HeartbeatData) {
+func (s clientRequests) heartBeat(c *call, body *protocol.HeartbeatData) {
 	if body.ClientID == "" {
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "heartbeat without clientID"})
 		return
@@ -79,13 +74,13 @@ func subscriptionBody(s *broker.SubscriptionData) protocol.SubscriptionData {
 	}
 }
 
-func (s *clientRequests) unregister(c *call, h *protocol.UnregisterClientRequestHeader) (answer, error) {
+func (s clientRequests) unregister(c *call, h *protocol.UnregisterClientRequestHeader) (answer, error) {
 	s.clients.Unregister(c.Peer, h.ProducerGroup, h.ConsumerGroup, time.Now())
 	return remoting.Response{}, nil
 }
 
 // checkConfig is what a push consumer asks at its start for each subscription that is not by tag.
-func (s *clientRequests) checkConfig(c *call, body *protocol.CheckClientRequestBody) (answer, error) {
+func (s clientRequests) checkConfig(c *call, body *protocol.CheckClientRequestBody) (answer, error) {
 	sub := body.SubscriptionData
 	if sub == nil || !filter.IsSQL(sub.ExpressionType) {
 		return remoting.Response{}, nil
@@ -94,7 +89,7 @@ func (s *clientRequests) checkConfig(c *call, body *protocol.CheckClientRequestB
 	return remoting.Response{}, err
 }
 
-func (s *clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGroupRequestHeader) (answer, error) {
+func (s clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGroupRequestHeader) (answer, error) {
 	group, ok := s.clients.Group(h.ConsumerGroup)
 	if !ok || len(group.ClientIDs()) == 0 {
 		return remoting.Response{}, &protocol.Error{
@@ -105,13 +100,13 @@ func (s *clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGrou
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *clientRequests) lock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
+func (s clientRequests) lock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
 	locked := s.locks.Lock(body.ConsumerGroup, body.ClientID, c.Peer, queuesOf(body.MQSet), time.Now())
 	answer := &protocol.LockBatchResponseBody{LockOKMQSet: queueBodies(locked)}
 	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
 }
 
-func (s *clientRequests) unlock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
+func (s clientRequests) unlock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
 	s.locks.Unlock(body.ConsumerGroup, body.ClientID, queuesOf(body.MQSet))
 	return remoting.Response{}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/roquetmq/roquet/internal/broker"
-	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -18,12 +17,9 @@ import (
 // durable.
 // Source: AdminBrokerProcessor.java, SubscriptionGroupManager.java.
 // Known difference: deleting a group always deletes its offsets with it (case C054).
-type groupRequests struct {
-	groups  *broker.Groups
-	offsets *offset.Table
-}
+type groupRequests struct{ *node }
 
-func (s *groupRequests) update(c *call, body *protocol.SubscriptionGroupConfig) {
+func (s groupRequests) update(c *call, body *protocol.SubscriptionGroupConfig) {
 	cfg, err := groupOf(body)
 	if err != nil {
 		c.Fail(err)
@@ -32,7 +28,7 @@ func (s *groupRequests) update(c *call, body *protocol.SubscriptionGroupConfig) 
 	s.groups.Put(cfg, replyTo(c))
 }
 
-func (s *groupRequests) updateList(c *call, body *protocol.SubscriptionGroupList) {
+func (s groupRequests) updateList(c *call, body *protocol.SubscriptionGroupList) {
 	configs := make([]broker.GroupConfig, len(body.GroupConfigList))
 	for i := range body.GroupConfigList {
 		var err error
@@ -44,11 +40,11 @@ func (s *groupRequests) updateList(c *call, body *protocol.SubscriptionGroupList
 	s.groups.PutAll(configs, replyTo(c))
 }
 
-func (s *groupRequests) remove(c *call, h *protocol.DeleteSubscriptionGroupRequestHeader) {
+func (s groupRequests) remove(c *call, h *protocol.DeleteSubscriptionGroupRequestHeader) {
 	s.groups.Delete(h.GroupName, s.offsets, replyTo(c))
 }
 
-func (s *groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupRequestHeader) (answer, error) {
+func (s groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupRequestHeader) (answer, error) {
 	all := s.groups.All()
 	total := int32(len(all))
 	if h.MaxGroupNum.Present {
@@ -69,7 +65,7 @@ func (s *groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupRequ
 	return remoting.Response{Header: header, Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRequestHeader) (answer, error) {
+func (s groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRequestHeader) (answer, error) {
 	cfg, ok := s.groups.Lookup(h.Group)
 	if !ok {
 		return remoting.Response{}, broker.NoGroup(h.Group)
@@ -81,7 +77,7 @@ func (s *groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRe
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenRequestHeader) {
+func (s groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenRequestHeader) {
 	answer := protocol.GroupForbidden{Group: cloned(h.Group), Topic: cloned(h.Topic)}
 	reply := func(err error) {
 		if err != nil {

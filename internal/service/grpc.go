@@ -24,7 +24,7 @@ func LogGRPC(log *slog.Logger) {
 
 // newGRPC makes the door of the 5.x clients over the broker's registry.
 func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) {
-	rules := s.node.rules
+	rules := s.node
 	return grpcapi.New(grpcapi.Config{
 		Names:      &doorNames{system: broker.SystemNames{Cluster: s.self.cluster, Broker: s.self.brokerName}},
 		Metadata:   &doorMetadata{topics: rules.topics, groups: rules.groups},

@@ -62,10 +62,10 @@ func (m *meters) readWatermarks(rows *telemetry.Rows) {
 }
 
 func (m *meters) readBroker(rows *telemetry.Rows) {
-	r := m.node.rules
+	r := m.node
 	claims := int64(0)
 	r.popper.Each(func(_, _ string, _ int32, p broker.PopProgress) { claims += int64(p.InFlight) })
-	permission := int64(m.node.self.settings.options.load().Topic.BrokerPermission)
+	permission := int64(m.node.settings.options.load().Topic.BrokerPermission)
 	rows.Add(nil, permission, int64(r.topics.Len()), int64(r.groups.Len()), 0, claims, r.clients.Conflicts(),
 		int64(r.puller.Held()))
 }
@@ -98,7 +98,7 @@ func versionName(version int32) string {
 
 func (m *meters) readProducers(rows *telemetry.Rows) {
 	counts := map[[3]string]int64{}
-	for _, members := range m.node.rules.clients.ProducerGroups() {
+	for _, members := range m.node.clients.ProducerGroups() {
 		countClients(counts, members)
 	}
 	for key, n := range counts {
@@ -107,7 +107,7 @@ func (m *meters) readProducers(rows *telemetry.Rows) {
 }
 
 func (m *meters) readConsumers(rows *telemetry.Rows) {
-	clients := m.node.rules.clients
+	clients := m.node.clients
 	clients.Groups(func(name string, group *broker.ConsumerGroup) {
 		mode := map[broker.ConsumeType]string{
 			broker.ConsumeActively: "pull", broker.ConsumePassively: "push", broker.ConsumePop: "pop",
@@ -137,11 +137,11 @@ func (m *meters) readStorage(rows *telemetry.Rows) {
 }
 
 func (m *meters) isSystem(topic, group string) string {
-	return strconv.FormatBool(m.node.rules.topics.IsSystem(topic) || group != "" && broker.IsSystemGroup(group))
+	return strconv.FormatBool(m.node.topics.IsSystem(topic) || group != "" && broker.IsSystemGroup(group))
 }
 
 func (m *meters) readIncoming(rows *telemetry.Rows) {
-	m.node.rules.stats.EachTopic(func(topic string, c *broker.TopicMeter) {
+	m.node.stats.EachTopic(func(topic string, c *broker.TopicMeter) {
 		if broker.IsRetryTopic(topic) || broker.IsDLQTopic(topic) {
 			return
 		}
@@ -160,7 +160,7 @@ func (m *meters) readIncoming(rows *telemetry.Rows) {
 
 // readOutgoing tells what pop took apart from what pull took.
 func (m *meters) readOutgoing(rows *telemetry.Rows) {
-	m.node.rules.stats.EachGroup(func(group, topic string, pop, all [2]int64, _ int64) {
+	m.node.stats.EachGroup(func(group, topic string, pop, all [2]int64, _ int64) {
 		if pop[0] > 0 {
 			rows.Add([]string{topic, group, m.isSystem(topic, group), "false"}, pop[0], pop[1])
 		}
@@ -171,7 +171,7 @@ func (m *meters) readOutgoing(rows *telemetry.Rows) {
 }
 
 func (m *meters) readDead(rows *telemetry.Rows) {
-	m.node.rules.stats.EachGroup(func(group, topic string, _, _ [2]int64, dead int64) {
+	m.node.stats.EachGroup(func(group, topic string, _, _ [2]int64, dead int64) {
 		if dead > 0 {
 			rows.Add([]string{topic, group, m.isSystem(topic, group)}, dead)
 		}
@@ -179,8 +179,8 @@ func (m *meters) readDead(rows *telemetry.Rows) {
 }
 
 func (m *meters) readTransactions(rows *telemetry.Rows) {
-	open := m.node.rules.transactions.OpenByTopic()
-	m.node.rules.stats.EachTopic(func(topic string, c *broker.TopicMeter) {
+	open := m.node.transactions.OpenByTopic()
+	m.node.stats.EachTopic(func(topic string, c *broker.TopicMeter) {
 		half, waits := open[topic]
 		if delete(open, topic); !waits && c.Committed.Load()+c.RolledBack.Load() == 0 {
 			return
@@ -195,9 +195,9 @@ func (m *meters) readTransactions(rows *telemetry.Rows) {
 }
 
 func (m *meters) readTimers(rows *telemetry.Rows) {
-	stats := m.node.rules.delays.Stats()
+	stats := m.node.delays.Stats()
 	overdue := int64(0)
-	if due, ok, err := m.node.rules.delays.NextDue(); ok && err == nil {
+	if due, ok, err := m.node.delays.NextDue(); ok && err == nil {
 		overdue = max(0, time.Now().UnixMilli()-due)
 	}
 	values := append([]int64{0, 0, int64(stats.InFlight), overdue}, stats.Lateness[:]...)
@@ -205,8 +205,8 @@ func (m *meters) readTimers(rows *telemetry.Rows) {
 }
 
 func (m *meters) readWaiting(rows *telemetry.Rows) {
-	waiting := m.node.rules.delays.Waiting()
-	m.node.rules.stats.EachTopic(func(topic string, c *broker.TopicMeter) {
+	waiting := m.node.delays.Waiting()
+	m.node.stats.EachTopic(func(topic string, c *broker.TopicMeter) {
 		n, set, done := waiting[topic], c.TimersSet.Load(), c.TimersDone.Load()
 		if delete(waiting, topic); n+set+done > 0 {
 			waits := c.Waits.Load()
@@ -229,7 +229,7 @@ func (m *meters) readDue(rows *telemetry.Rows) {
 		for i, s := range seconds {
 			bounds[i] = time.Duration(s) * time.Second
 		}
-		counts, err := m.node.rules.delays.Distribution(now, bounds)
+		counts, err := m.node.delays.Distribution(now, bounds)
 		if err != nil {
 			return
 		}

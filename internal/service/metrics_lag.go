@@ -54,7 +54,7 @@ func (l *lagReader) read(rows *telemetry.Rows) {
 	now := time.Now()
 	l.bounds, l.before, l.times = map[string][]span{}, l.times, map[place]int64{}
 	l.until = now.Add(lagPatience)
-	r := l.node.rules
+	r := l.node
 	r.offsets.Each(func(group, topic string, queues []offset.Point) {
 		if strings.HasPrefix(topic, broker.RetryPrefix) {
 			return
@@ -85,7 +85,7 @@ func (l *lagReader) sum(group string, cfg *broker.TopicConfig, queues []offset.P
 		at.Committed, at.Pulled = max(at.Committed, b.low), max(at.Pulled, b.low)
 		inflight := int64(at.Pulled - at.Committed)
 		if inflight > 0 {
-			if p, ok := l.node.rules.popper.Progress(group, cfg.Name, int32(id)); ok {
+			if p, ok := l.node.popper.Progress(group, cfg.Name, int32(id)); ok {
 				inflight = int64(p.InFlight) // what is finished behind it is not
 			}
 		}

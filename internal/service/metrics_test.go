@@ -402,7 +402,7 @@ func TestC193ScrapeOfManyTopics(t *testing.T) {
 		t.Skip("100,000 pairs of group and topic")
 	}
 	w := startWire(t, func(cfg *config.Config) { cfg.Metrics.Cardinality = 0 })
-	rules := w.svc.node.rules
+	rules := w.svc.node
 	topics := make([]broker.TopicConfig, 5000)
 	for i := range topics {
 		topics[i] = broker.TopicConfig{

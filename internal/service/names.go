@@ -18,12 +18,9 @@ import (
 // Known difference: integer keys are always quoted, which every client reads and strict parsers need (case
 // C010); a client that came by a listener with an advertised address of its own is told that address for the
 // broker of this process (case C187).
-type routeRequests struct {
-	routes *nameserver.Routes
-	self   *identity
-}
+type routeRequests struct{ *names }
 
-func (s *routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (answer, error) {
+func (s routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (answer, error) {
 	route, ok := s.routes.Route(h.Topic)
 	if !ok {
 		return remoting.Response{}, noRoute(h.Topic)
@@ -60,7 +57,7 @@ func noRoute(topic string) error {
 }
 
 // brokerBody replaces the address of this process's broker by what the client's listener advertises.
-func (s *routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) protocol.BrokerData {
+func (s routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) protocol.BrokerData {
 	addrs := b.Addrs
 	if c.Via != nil && c.Via.Advertised != "" && s.self != nil && b.BrokerName == s.self.brokerName {
 		addrs = map[int64]string{0: c.Via.Advertised}
@@ -71,7 +68,7 @@ func (s *routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) p
 	}
 }
 
-func (s *routeRequests) clusterInfo(c *call) (answer, error) {
+func (s routeRequests) clusterInfo(c *call) (answer, error) {
 	info := s.routes.ClusterInfo()
 	body := &protocol.ClusterInfo{
 		BrokerAddrTable: make(map[string]protocol.BrokerData, len(info.Brokers)), ClusterAddrTable: info.Clusters,
@@ -83,15 +80,15 @@ func (s *routeRequests) clusterInfo(c *call) (answer, error) {
 }
 
 // list is what answers with the topics of a list.
-func (s *routeRequests) list(topics func() []string) func(*call) (answer, error) {
+func (s routeRequests) list(topics func() []string) func(*call) (answer, error) {
 	return func(*call) (answer, error) { return topicList(topics(), ""), nil }
 }
 
-func (s *routeRequests) topicsByCluster(_ *call, h *protocol.GetTopicsByClusterRequestHeader) (answer, error) {
+func (s routeRequests) topicsByCluster(_ *call, h *protocol.GetTopicsByClusterRequestHeader) (answer, error) {
 	return topicList(s.routes.TopicsIn(h.Cluster), ""), nil
 }
 
-func (s *routeRequests) systemTopics(*call) (answer, error) {
+func (s routeRequests) systemTopics(*call) (answer, error) {
 	topics, addr := s.routes.SystemTopics()
 	return topicList(topics, addr), nil
 }
@@ -105,7 +102,7 @@ func topicList(topics []string, brokerAddr string) remoting.Response {
 	}
 }
 
-func (s *routeRequests) members(_ *call, h *protocol.GetBrokerMemberGroupRequestHeader) (answer, error) {
+func (s routeRequests) members(_ *call, h *protocol.GetBrokerMemberGroupRequestHeader) (answer, error) {
 	group := &protocol.BrokerMemberGroup{
 		BrokerAddrs: s.routes.Members(h.BrokerName), BrokerName: h.BrokerName, Cluster: h.ClusterName,
 	}
@@ -117,12 +114,9 @@ func (s *routeRequests) members(_ *call, h *protocol.GetBrokerMemberGroupRequest
 // QUERY_DATA_VERSION 322, BROKER_HEARTBEAT 904, WIPE_WRITE_PERM_OF_BROKER 205, ADD_WRITE_PERM_OF_BROKER 327,
 // DELETE_TOPIC_IN_NAMESRV 216, REGISTER_TOPIC_IN_NAMESRV 217, and the KV settings 100, 101, 102, 219. Source:
 // DefaultRequestProcessor.java.
-type namesRequests struct {
-	routes *nameserver.Routes
-	kv     *nameserver.KV
-}
+type namesRequests struct{ *names }
 
-func (s *namesRequests) register(c *call, h *protocol.RegisterBrokerRequestHeader) (answer, error) {
+func (s namesRequests) register(c *call, h *protocol.RegisterBrokerRequestHeader) (answer, error) {
 	if crc := h.BodyCRC32.Or(0); crc != 0 && crc != protocol.BodyCRC32(c.Body) {
 		return remoting.Response{}, &protocol.Error{
 			Code: protocol.SystemError,
@@ -183,12 +177,12 @@ func dataVersionOf(v protocol.DataVersion) nameserver.DataVersion {
 	return nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.TimestampMillis}
 }
 
-func (s *namesRequests) unregister(_ *call, h *protocol.UnRegisterBrokerRequestHeader) (answer, error) {
+func (s namesRequests) unregister(_ *call, h *protocol.UnRegisterBrokerRequestHeader) (answer, error) {
 	s.routes.Unregister(h.ClusterName, h.BrokerName, h.BrokerAddr)
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestHeader) (answer, error) {
+func (s namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestHeader) (answer, error) {
 	said, err := protocol.DecodeBody[protocol.DataVersion](c.Body)
 	if err != nil {
 		return remoting.Response{}, err
@@ -203,22 +197,22 @@ func (s *namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequest
 	return answer, nil
 }
 
-func (s *namesRequests) heartbeat(_ *call, h *protocol.BrokerHeartbeatRequestHeader) (answer, error) {
+func (s namesRequests) heartbeat(_ *call, h *protocol.BrokerHeartbeatRequestHeader) (answer, error) {
 	s.routes.Heartbeat(h.ClusterName, h.BrokerAddr, time.Now())
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) wipeWritePerm(_ *call, h *protocol.WipeWritePermOfBrokerRequestHeader) (answer, error) {
+func (s namesRequests) wipeWritePerm(_ *call, h *protocol.WipeWritePermOfBrokerRequestHeader) (answer, error) {
 	n := s.routes.WipeWritePerm(h.BrokerName)
 	return remoting.Response{Header: &protocol.WipeWritePermOfBrokerResponseHeader{WipeTopicCount: int32(n)}}, nil
 }
 
-func (s *namesRequests) addWritePerm(_ *call, h *protocol.AddWritePermOfBrokerRequestHeader) (answer, error) {
+func (s namesRequests) addWritePerm(_ *call, h *protocol.AddWritePermOfBrokerRequestHeader) (answer, error) {
 	n := s.routes.AddWritePerm(h.BrokerName)
 	return remoting.Response{Header: &protocol.AddWritePermOfBrokerResponseHeader{AddTopicCount: int32(n)}}, nil
 }
 
-func (s *namesRequests) deleteTopic(_ *call, h *protocol.DeleteTopicFromNamesrvRequestHeader) (answer, error) {
+func (s namesRequests) deleteTopic(_ *call, h *protocol.DeleteTopicFromNamesrvRequestHeader) (answer, error) {
 	if h.ClusterName != "" {
 		s.routes.DeleteTopicIn(h.Topic, h.ClusterName)
 	} else {
@@ -227,7 +221,7 @@ func (s *namesRequests) deleteTopic(_ *call, h *protocol.DeleteTopicFromNamesrvR
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHeader) (answer, error) {
+func (s namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHeader) (answer, error) {
 	body, err := protocol.DecodeBody[protocol.TopicRouteData](c.Body)
 	if err != nil {
 		return remoting.Response{}, err
@@ -243,11 +237,11 @@ func (s *namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestH
 	return remoting.Response{}, nil
 }
 
-func (s *namesRequests) putKV(_ *call, h *protocol.PutKVConfigRequestHeader) (answer, error) {
+func (s namesRequests) putKV(_ *call, h *protocol.PutKVConfigRequestHeader) (answer, error) {
 	return remoting.Response{}, s.kv.Put(cloned(h.Namespace), cloned(h.Key), cloned(h.Value))
 }
 
-func (s *namesRequests) getKV(_ *call, h *protocol.GetKVConfigRequestHeader) (answer, error) {
+func (s namesRequests) getKV(_ *call, h *protocol.GetKVConfigRequestHeader) (answer, error) {
 	value, ok := s.kv.Get(h.Namespace, h.Key)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{
@@ -258,11 +252,11 @@ func (s *namesRequests) getKV(_ *call, h *protocol.GetKVConfigRequestHeader) (an
 	return remoting.Response{Header: &protocol.GetKVConfigResponseHeader{Value: value}}, nil
 }
 
-func (s *namesRequests) deleteKV(_ *call, h *protocol.DeleteKVConfigRequestHeader) (answer, error) {
+func (s namesRequests) deleteKV(_ *call, h *protocol.DeleteKVConfigRequestHeader) (answer, error) {
 	return remoting.Response{}, s.kv.Delete(h.Namespace, h.Key)
 }
 
-func (s *namesRequests) listKV(_ *call, h *protocol.GetKVListByNamespaceRequestHeader) (answer, error) {
+func (s namesRequests) listKV(_ *call, h *protocol.GetKVListByNamespaceRequestHeader) (answer, error) {
 	table, ok := s.kv.List(h.Namespace)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{

@@ -10,12 +10,11 @@ import (
 	"github.com/roquetmq/roquet/internal/nameserver"
 )
 
-// names is a name server: its tables and the request families over them.
+// names is a name server. The families of requests are types over it.
 type names struct {
 	routes   *nameserver.Routes
 	kv       *nameserver.KV
-	lookups  *routeRequests
-	changes  *namesRequests
+	self     *identity
 	settings *settings
 }
 
@@ -24,11 +23,8 @@ func newNames(cfg *config.Config, self *identity, set *settings, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	n := &names{kv: kv, settings: set}
-	n.routes = nameserver.NewRoutes(nameserver.Config{
+	routes := nameserver.NewRoutes(nameserver.Config{
 		SupportActingMaster: true, OrderMessageEnabled: true, Logger: log.With("component", "nameserver"),
 	}, kv)
-	n.lookups = &routeRequests{routes: n.routes, self: self}
-	n.changes = &namesRequests{routes: n.routes, kv: kv}
-	return n, nil
+	return &names{routes: routes, kv: kv, self: self, settings: set}, nil
 }

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -25,18 +24,10 @@ import (
 // Known differences: statistics of parts that do not exist here (page cache, transient buffers, thread pools)
 // are 0 or those of the lane that does their work; a configuration change is all or nothing and lasts until
 // the process ends.
-type nodeRequests struct {
-	store    *store.Store
-	stats    *broker.Stats
-	settings *settings
-	lanes    *lanes
-	version  string
-	started  time.Time
-	timers   *timerRequests
-}
+type nodeRequests struct{ *node }
 
 //lint:long the keys that tools read, one after the other
-func (s *nodeRequests) runtimeInfo(*call) (answer, error) {
+func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 	now := time.Now()
 	info := s.stats.RuntimeInfo(now)
 	set := func(key string, value any) { info[key] = fmt.Sprint(value) }
@@ -59,7 +50,7 @@ func (s *nodeRequests) runtimeInfo(*call) (answer, error) {
 	set("remainTransientStoreBufferNumbs", 0)
 	set("remainHowManyDataToCommit", 0)
 	set("remainHowManyDataToFlush", fmt.Sprintf("%d B", s.store.Stats().PendingBytes))
-	err := s.timers.addRuntimeInfo(set)
+	err := timerRequests{s.node}.addRuntimeInfo(set)
 	for name, lane := range map[string]*remoting.Lane{
 		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query,
 		"ack": s.lanes.ack,
@@ -93,13 +84,13 @@ func humanBytes(n uint64) string {
 }
 
 // deleteExpired drops what retention allows now: DELETE_EXPIRED_COMMITLOG 329.
-func (s *nodeRequests) deleteExpired(ctx context.Context, _ *remoting.Call) (remoting.Response, error) {
+func (s nodeRequests) deleteExpired(ctx context.Context, _ *remoting.Call) (remoting.Response, error) {
 	_, err := s.store.Retain(ctx)
 	return remoting.Response{}, err
 }
 
 // haStatus says that there are no replicas.
-func (s *nodeRequests) haStatus(*call) (answer, error) {
+func (s nodeRequests) haStatus(*call) (answer, error) {
 	body := &protocol.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: int64(s.store.End())}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }

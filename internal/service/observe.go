@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
-	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
-	"github.com/roquetmq/roquet/internal/store"
 )
 
 // observeRequests shows who is connected and how far everybody is: GET_CONSUMER_CONNECTION_LIST 203,
@@ -21,17 +19,9 @@ import (
 // GET_BROKER_CONSUME_STATS 317, QUERY_TOPIC_CONSUME_BY_WHO 300, QUERY_TOPICS_BY_CONSUMER 343,
 // QUERY_SUBSCRIPTION_BY_CONSUMER 345, QUERY_CONSUME_TIME_SPAN 303, VIEW_BROKER_STATS_DATA 315.
 // Source: AdminBrokerProcessor.java.
-type observeRequests struct {
-	clients *broker.Clients
-	topics  *broker.Topics
-	groups  *broker.Groups
-	offsets *offset.Table
-	stats   *broker.Stats
-	store   *store.Store
-	self    *identity
-}
+type observeRequests struct{ *node }
 
-func (s *observeRequests) consumerConnections(
+func (s observeRequests) consumerConnections(
 	_ *call,
 	h *protocol.GetConsumerConnectionListRequestHeader,
 ) (answer, error) {
@@ -68,7 +58,7 @@ func connections(members []broker.Member) []protocol.Connection {
 	return list
 }
 
-func (s *observeRequests) producerConnections(
+func (s observeRequests) producerConnections(
 	_ *call,
 	h *protocol.GetProducerConnectionListRequestHeader,
 ) (answer, error) {
@@ -82,7 +72,7 @@ func (s *observeRequests) producerConnections(
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *observeRequests) producers(*call) (answer, error) {
+func (s observeRequests) producers(*call) (answer, error) {
 	body := &protocol.ProducerTableInfo{Data: map[string][]protocol.ProducerInfo{}}
 	for group, members := range s.clients.ProducerGroups() {
 		for _, m := range members {
@@ -95,7 +85,7 @@ func (s *observeRequests) producers(*call) (answer, error) {
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *observeRequests) consumeStats(_ *call, h *protocol.GetConsumeStatsRequestHeader) (answer, error) {
+func (s observeRequests) consumeStats(_ *call, h *protocol.GetConsumeStatsRequestHeader) (answer, error) {
 	topics := []string{h.Topic}
 	if h.TopicList != "" {
 		topics = strings.Split(h.TopicList, ";")
@@ -110,7 +100,7 @@ func (s *observeRequests) consumeStats(_ *call, h *protocol.GetConsumeStatsReque
 }
 
 // topicsOf are the topics that a group has offsets in or subscribes to.
-func (s *observeRequests) topicsOf(group string) []string {
+func (s observeRequests) topicsOf(group string) []string {
 	topics := s.offsets.TopicsOf(group)
 	if online, ok := s.clients.Group(group); ok {
 		for topic := range online.Subscriptions {
@@ -121,7 +111,7 @@ func (s *observeRequests) topicsOf(group string) []string {
 	return slices.Compact(topics)
 }
 
-func (s *observeRequests) addConsumeStats(body *protocol.ConsumeStats, group, topic string) {
+func (s observeRequests) addConsumeStats(body *protocol.ConsumeStats, group, topic string) {
 	cfg, ok := s.topics.Lookup(topic)
 	if !ok {
 		return
@@ -134,7 +124,7 @@ func (s *observeRequests) addConsumeStats(body *protocol.ConsumeStats, group, to
 
 // progress is where a group stands in a queue. LastTimestampMillis is the store time of the last message it
 // has consumed.
-func (s *observeRequests) progress(group, topic string, id int32) protocol.OffsetWrapper {
+func (s observeRequests) progress(group, topic string, id int32) protocol.OffsetWrapper {
 	low, high, _ := s.store.Bounds(topic, id)
 	consumed, known := s.offsets.Query(group, topic, id)
 	pulled, _ := s.offsets.QueryPull(group, topic, id)
@@ -150,7 +140,7 @@ func (s *observeRequests) progress(group, topic string, id int32) protocol.Offse
 	return w
 }
 
-func (s *observeRequests) allConsumeStats(_ *call, h *protocol.GetConsumeStatsInBrokerHeader) (answer, error) {
+func (s observeRequests) allConsumeStats(_ *call, h *protocol.GetConsumeStatsInBrokerHeader) (answer, error) {
 	body := &protocol.ConsumeStatsList{
 		BrokerAddr: s.self.addr, ConsumeStatsList: []map[string][]protocol.ConsumeStats{},
 	}
@@ -179,7 +169,7 @@ func (s *observeRequests) allConsumeStats(_ *call, h *protocol.GetConsumeStatsIn
 }
 
 // groupsOfTopic are the groups that subscribe to a topic now or have offsets in it.
-func (s *observeRequests) groupsOfTopic(_ *call, h *protocol.QueryTopicConsumeByWhoRequestHeader) (answer, error) {
+func (s observeRequests) groupsOfTopic(_ *call, h *protocol.QueryTopicConsumeByWhoRequestHeader) (answer, error) {
 	groups := append(s.clients.GroupsOf(h.Topic), s.offsets.GroupsOf(h.Topic)...)
 	slices.Sort(groups)
 	body := &protocol.GroupList{GroupList: slices.Compact(groups)}
@@ -189,11 +179,11 @@ func (s *observeRequests) groupsOfTopic(_ *call, h *protocol.QueryTopicConsumeBy
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *observeRequests) topicsOfGroup(_ *call, h *protocol.QueryTopicsByConsumerRequestHeader) (answer, error) {
+func (s observeRequests) topicsOfGroup(_ *call, h *protocol.QueryTopicsByConsumerRequestHeader) (answer, error) {
 	return topicList(s.offsets.TopicsOf(h.Group), s.self.addr), nil
 }
 
-func (s *observeRequests) subscription(
+func (s observeRequests) subscription(
 	_ *call,
 	h *protocol.QuerySubscriptionByConsumerRequestHeader,
 ) (answer, error) {
@@ -206,7 +196,7 @@ func (s *observeRequests) subscription(
 }
 
 // timeSpan is, for each queue, when its first, its last and the group's next message were stored.
-func (s *observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanRequestHeader) (answer, error) {
+func (s observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		return remoting.Response{}, broker.NoTopic(h.Topic)
@@ -226,7 +216,7 @@ func (s *observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanRequ
 }
 
 // delay is when the last consumed message was stored, and how long the next one waits already.
-func (s *observeRequests) delay(
+func (s observeRequests) delay(
 	group, topic string, id int32, low, high message.QueueOffset,
 ) (consumed, delay int64) {
 	at, _ := s.offsets.Query(group, topic, id)
@@ -243,7 +233,7 @@ func (s *observeRequests) delay(
 	return consumed, delay
 }
 
-func (s *observeRequests) statistics(_ *call, h *protocol.ViewBrokerStatsDataRequestHeader) (answer, error) {
+func (s observeRequests) statistics(_ *call, h *protocol.ViewBrokerStatsDataRequestHeader) (answer, error) {
 	seen, ok := s.stats.View(h.StatsName, h.StatsKey)
 	if !ok {
 		return remoting.Response{}, &protocol.Error{

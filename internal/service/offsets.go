@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/roquetmq/roquet/internal/broker"
-	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -19,15 +18,9 @@ import (
 // UPDATE_CONSUMER_OFFSET 15, SEARCH_OFFSET_BY_TIMESTAMP 29, GET_MAX_OFFSET 30, GET_MIN_OFFSET 31,
 // GET_EARLIEST_MSG_STORETIME 32, GET_ALL_CONSUMER_OFFSET 43. Source: ConsumerManageProcessor.java,
 // AdminBrokerProcessor.java.
-type offsetRequests struct {
-	offsets *offset.Table
-	topics  *broker.Topics
-	groups  *broker.Groups
-	store   *store.Store
-	queries *broker.Queries
-}
+type offsetRequests struct{ *node }
 
-func (s *offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHeader) (answer, error) {
+func (s offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHeader) (answer, error) {
 	zero := h.SetZeroIfNotFound.Or(true)
 	at, ok := s.queries.ConsumerOffset(h.ConsumerGroup, h.Topic, h.QueueID, zero)
 	if !ok && (!zero || s.queries.MaxOffset(h.Topic, h.QueueID) > 0) { // else it begins before the first message
@@ -38,7 +31,7 @@ func (s *offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHe
 	return remoting.Response{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
-func (s *offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestHeader) (answer, error) {
+func (s offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
 		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}
@@ -49,7 +42,7 @@ func (s *offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequest
 	return remoting.Response{}, nil
 }
 
-func (s *offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) (answer, error) {
+func (s offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) (answer, error) {
 	at, err := s.byTime(h.Topic, h.QueueID, h.Timestamp, strings.EqualFold(h.BoundaryType, "upper"))
 	if err != nil {
 		return remoting.Response{}, err
@@ -58,7 +51,7 @@ func (s *offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) 
 }
 
 // byTime is the offset for a time; 0 for a queue that never had a message.
-func (s *offsetRequests) byTime(topic string, queueID int32, millis int64, upper bool) (message.QueueOffset, error) {
+func (s offsetRequests) byTime(topic string, queueID int32, millis int64, upper bool) (message.QueueOffset, error) {
 	at, err := s.store.OffsetByTime(topic, queueID, millis, upper)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -66,22 +59,22 @@ func (s *offsetRequests) byTime(topic string, queueID int32, millis int64, upper
 	return at, err
 }
 
-func (s *offsetRequests) maximum(_ *call, h *protocol.GetMaxOffsetRequestHeader) (answer, error) {
+func (s offsetRequests) maximum(_ *call, h *protocol.GetMaxOffsetRequestHeader) (answer, error) {
 	at := s.queries.MaxOffset(h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
-func (s *offsetRequests) minimum(_ *call, h *protocol.GetMinOffsetRequestHeader) (answer, error) {
+func (s offsetRequests) minimum(_ *call, h *protocol.GetMinOffsetRequestHeader) (answer, error) {
 	at := s.queries.MinOffset(h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
-func (s *offsetRequests) earliest(_ *call, h *protocol.GetEarliestMsgStoretimeRequestHeader) (answer, error) {
+func (s offsetRequests) earliest(_ *call, h *protocol.GetEarliestMsgStoretimeRequestHeader) (answer, error) {
 	at, err := s.queries.EarliestStoreTime(h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: at}}, err
 }
 
-func (s *offsetRequests) all(*call) (answer, error) {
+func (s offsetRequests) all(*call) (answer, error) {
 	counter, timestamp := s.offsets.Version()
 	body := &protocol.ConsumerOffsetSerializeWrapper{
 		DataVersion: protocol.DataVersion{Counter: counter, TimestampMillis: timestamp},
@@ -113,12 +106,7 @@ func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffs
 // Source: AdminBrokerProcessor.java resetOffset, Broker2Client.java. Known difference: a reset of a group
 // without clients is applied as one with clients is (case C053); without force it is refused when it would
 // skip messages.
-type resetRequests struct {
-	offsetRequests
-	self    *identity
-	clients *broker.Clients
-	options *live
-}
+type resetRequests struct{ offsetRequests }
 
 // NotForced says that a reset would skip messages that the group has not consumed, and was not forced.
 type notForcedError struct {
@@ -137,7 +125,7 @@ func (e *notForcedError) Error() string {
 	)
 }
 
-func (s *resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
+func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		c.Fail(broker.NoTopic(h.Topic))
@@ -156,7 +144,7 @@ func (s *resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	for id, at := range targets {
 		body.OffsetTable[s.self.queue(cfg.Name, id)] = int64(at)
 	}
-	if !s.options.load().Message.ServerSideReset {
+	if !s.settings.options.load().Message.ServerSideReset {
 		s.push(c, cfg.Name, h, body)
 		return
 	}
@@ -171,7 +159,7 @@ func (s *resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 
 // push tells the clients of the group to go on at the offsets (RESET_CONSUMER_CLIENT_OFFSET 220); they commit them.
 // Source: Broker2Client.java resetOffset.
-func (s *resetRequests) push(
+func (s resetRequests) push(
 	c *remoting.Call, topic string, h *protocol.ResetOffsetRequestHeader, body *protocol.ResetOffsetBody,
 ) {
 	members := s.clients.Members(h.Group)
@@ -205,7 +193,7 @@ func (s *resetRequests) push(
 }
 
 // targets are the offsets the reset leads to, by queue.
-func (s *resetRequests) targets(
+func (s resetRequests) targets(
 	cfg *broker.TopicConfig, h *protocol.ResetOffsetRequestHeader,
 ) (map[int32]message.QueueOffset, error) {
 	if h.QueueID >= cfg.ReadQueueNums {
@@ -239,14 +227,14 @@ func (s *resetRequests) targets(
 }
 
 // resetTarget is the queue's end for a negative time, else the first message that is not older.
-func (s *resetRequests) resetTarget(topic string, id int32, millis int64) (message.QueueOffset, error) {
+func (s resetRequests) resetTarget(topic string, id int32, millis int64) (message.QueueOffset, error) {
 	if millis < 0 {
 		return s.queries.MaxOffset(topic, id), nil
 	}
 	return s.byTime(topic, id, millis, false)
 }
 
-func (s *resetRequests) clone(_ *call, h *protocol.CloneGroupOffsetRequestHeader) (answer, error) {
+func (s resetRequests) clone(_ *call, h *protocol.CloneGroupOffsetRequestHeader) (answer, error) {
 	topics := []string{cloned(h.Topic)}
 	if h.Topic == "" {
 		topics = s.offsets.TopicsOf(h.SrcGroup)
@@ -260,7 +248,7 @@ func (s *resetRequests) clone(_ *call, h *protocol.CloneGroupOffsetRequestHeader
 	return remoting.Response{}, nil
 }
 
-func (s *resetRequests) correction(_ *call, h *protocol.QueryCorrectionOffsetHeader) (answer, error) {
+func (s resetRequests) correction(_ *call, h *protocol.QueryCorrectionOffsetHeader) (answer, error) {
 	var excluded []string
 	if h.FilterGroups != "" {
 		excluded = strings.Split(h.FilterGroups, ",")

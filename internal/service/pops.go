@@ -24,10 +24,7 @@ import (
 // NotificationProcessor.java, PollingInfoProcessor.java.
 // Known differences: a receipt handle that is no good is refused with NO_MESSAGE, never ignored; in a batch it
 // is passed over.
-type popRequests struct {
-	popper *broker.Popper
-	topics *broker.Topics
-}
+type popRequests struct{ *node }
 
 // popLate is how much later than it may wait a native receive is still looked at. Source:
 // PopMessageRequestHeader.java isTimeoutTooMuch.
@@ -41,7 +38,7 @@ type popCall struct {
 	answer protocol.PopMessageResponseHeader
 }
 
-func (s *popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
+func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	r := &popCall{popper: s.popper, call: c}
 	r.Group, r.Topic, r.QueueID, r.MaxCount = h.ConsumerGroup, h.Topic, h.QueueID, int(h.MaxMsgNums)
 	r.Invisible = time.Duration(h.InvisibleTime) * time.Millisecond
@@ -169,7 +166,7 @@ type ackCall struct {
 	handle [1]pop.Handle
 }
 
-func (s *popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
+func (s popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
 	r := &ackCall{call: c}
 	var err error
 	if r.handle[0], err = handleOf(h.ExtraInfo, h.QueueID, h.Offset); err != nil {
@@ -205,7 +202,7 @@ func handleOf(text string, queueID int32, offset int64) (pop.Handle, error) {
 }
 
 // ackBatch acknowledges many messages: those of a native client's body, or those of another door's handles.
-func (s *popRequests) ackBatch(_ context.Context, c *remoting.Call) {
+func (s popRequests) ackBatch(_ context.Context, c *remoting.Call) {
 	if h, ok := c.Header.(*protocol.AckReceiptsRequestHeader); ok {
 		s.ackReceipts(c, h)
 		return
@@ -267,7 +264,7 @@ func retryFlag(text string) int32 {
 }
 
 // ackReceipts acknowledges the messages of a door's handles and says of each what came of it.
-func (s *popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
+func (s popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
 	answer := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
 	req := &broker.SettleRequest{
 		Group:   h.ConsumerGroup,
@@ -311,7 +308,7 @@ type renewCall struct {
 }
 
 // changeInvisible sets when a message is seen again; a negative time leaves that to the group's retry policy.
-func (s *popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeRequestHeader) {
+func (s popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeRequestHeader) {
 	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
 	if err != nil {
 		c.Fail(err)
@@ -321,7 +318,7 @@ func (s *popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeRe
 }
 
 // renewReceipt is changeInvisible for a door's handle, and leaves a native client's to next.
-func (s *popRequests) renewReceipt(next remoting.Processor) remoting.Processor {
+func (s popRequests) renewReceipt(next remoting.Processor) remoting.Processor {
 	return func(ctx context.Context, c *remoting.Call) {
 		h, ok := c.Header.(*protocol.RenewReceiptRequestHeader)
 		if !ok {
@@ -337,7 +334,7 @@ func (s *popRequests) renewReceipt(next remoting.Processor) remoting.Processor {
 	}
 }
 
-func (s *popRequests) renew(
+func (s popRequests) renew(
 	c *remoting.Call, group, topic string, handle pop.Handle, invisibleMillis int64, suspend bool,
 ) {
 	r := &renewCall{call: c, handle: [1]pop.Handle{handle}}
@@ -373,7 +370,7 @@ func renewDone(req *broker.SettleRequest, err error) {
 }
 
 // sendBack answers CONSUMER_SEND_MSG_BACK of a receipt handle and leaves a native client's to next.
-func (s *popRequests) sendBack(next remoting.Processor) remoting.Processor {
+func (s popRequests) sendBack(next remoting.Processor) remoting.Processor {
 	return func(ctx context.Context, c *remoting.Call) {
 		h, ok := c.Header.(*protocol.ForwardReceiptRequestHeader)
 		if !ok {
@@ -400,7 +397,7 @@ type notice struct {
 }
 
 // notification is answered when there is something to receive, or when the client's time is up.
-func (s *popRequests) notification(c *call, h *protocol.NotificationRequestHeader) {
+func (s popRequests) notification(c *call, h *protocol.NotificationRequestHeader) {
 	r := &notice{call: c}
 	r.Group, r.Topic, r.QueueID, r.AttemptID = h.ConsumerGroup, h.Topic, h.QueueID, h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
@@ -433,7 +430,7 @@ func noticeDone(req *broker.PopRequest, err error) {
 
 // peek answers with what a receive would get, and receives nothing: PEEK_MESSAGE 200052.
 // Source: PeekMessageProcessor.java.
-func (s *popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answer, error) {
+func (s popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answer, error) {
 	found, rest, err := s.popper.Peek(&broker.PeekRequest{
 		Group: h.ConsumerGroup, Topic: h.Topic, QueueID: max(h.QueueID, broker.AllQueues),
 		MaxCount: int(h.MaxMsgNums),
@@ -455,7 +452,7 @@ func (s *popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answe
 }
 
 // pollingInfo answers how many receives wait.
-func (s *popRequests) pollingInfo(_ *call, h *protocol.PollingInfoRequestHeader) (answer, error) {
+func (s popRequests) pollingInfo(_ *call, h *protocol.PollingInfoRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
 		return remoting.Response{}, broker.NoTopic(h.Topic)
 	}

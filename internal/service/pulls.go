@@ -15,9 +15,7 @@ import (
 // pullRequests answers PULL_MESSAGE 11 and LITE_PULL_MESSAGE 361, at once or when a message arrives or time
 // is up.
 // Source: PullMessageProcessor.java, PullRequestHoldService.java.
-type pullRequests struct {
-	puller *broker.Puller
-}
+type pullRequests struct{ *node }
 
 // pullCall is a pull under way: one allocation holds all that it needs until the answer.
 type pullCall struct {
@@ -29,15 +27,15 @@ type pullCall struct {
 // pullTransferLitePull is the sysFlag bit of lite pulls that come with code 11. Source: PullSysFlag.java.
 const pullLitePull = 0x10
 
-func (s *pullRequests) pull(c *call, h *protocol.PullMessageRequestHeader) {
+func (s pullRequests) pull(c *call, h *protocol.PullMessageRequestHeader) {
 	s.start(c, h, h.SysFlag&pullLitePull != 0)
 }
 
-func (s *pullRequests) litePull(c *call, h *protocol.PullMessageRequestHeader) {
+func (s pullRequests) litePull(c *call, h *protocol.PullMessageRequestHeader) {
 	s.start(c, h, true)
 }
 
-func (s *pullRequests) start(c *remoting.Call, h *protocol.PullMessageRequestHeader, lite bool) {
+func (s pullRequests) start(c *remoting.Call, h *protocol.PullMessageRequestHeader, lite bool) {
 	r := &pullCall{call: c}
 	r.Group, r.Topic, r.QueueID = h.ConsumerGroup, h.Topic, h.QueueID
 	r.Offset, r.MaxCount, r.SysFlag = message.QueueOffset(h.QueueOffset), int(h.MaxMsgNums), h.SysFlag

@@ -17,15 +17,7 @@ import (
 
 // queryRequests finds messages: QUERY_MESSAGE 12, VIEW_MESSAGE_BY_ID 33, QUERY_CONSUME_QUEUE 321.
 // Source: QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue.
-type queryRequests struct {
-	store   *store.Store
-	topics  *broker.Topics
-	clients *broker.Clients
-	filters *filter.Cache
-	options *live
-	queries *broker.Queries
-	mayOn   mayOn
-}
+type queryRequests struct{ *node }
 
 const (
 	indexTypeUnique    = "U"
@@ -34,11 +26,11 @@ const (
 	queueEntriesAtOnce = 32
 )
 
-func (s *queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (answer, error) {
+func (s queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (answer, error) {
 	unique := h.UniqueKeyQuery.Or(false) || h.IndexType == indexTypeUnique
 	records, err := s.queries.ByKey(broker.KeyQuery{
 		Topic: h.Topic, Key: h.Key, Unique: unique, Begin: h.BeginTimestamp, End: h.EndTimestamp,
-		Limit: min(int(h.MaxNum), max(int(s.options.load().Message.QueryMaxNum), broker.DefaultQueryCount)),
+		Limit: min(int(h.MaxNum), max(int(s.settings.options.load().Message.QueryMaxNum), broker.DefaultQueryCount)),
 	})
 	if err != nil {
 		return remoting.Response{}, err
@@ -61,7 +53,7 @@ func (s *queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (a
 	return answer, nil
 }
 
-func (s *queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (answer, error) {
+func (s queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (answer, error) {
 	rec, err := s.store.Record(message.LogOffset(h.Offset))
 	if errors.Is(err, store.ErrNotFound) {
 		return remoting.Response{}, &protocol.Error{
@@ -78,7 +70,7 @@ func (s *queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) 
 }
 
 // consumeQueue shows the entries of a queue and which of them a group's subscription lets through.
-func (s *queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueRequestHeader) (answer, error) {
+func (s queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueRequestHeader) (answer, error) {
 	low, high, ok := s.store.Bounds(h.Topic, h.QueueID)
 	if !ok {
 		if _, exists := s.topics.Lookup(h.Topic); !exists {
@@ -102,7 +94,7 @@ func (s *queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueReque
 }
 
 // subscription puts the group's subscription into the answer, if one is asked for, and compiles it.
-func (s *queryRequests) subscription(
+func (s queryRequests) subscription(
 	body *protocol.QueryConsumeQueueResponseBody, h *protocol.QueryConsumeQueueRequestHeader,
 ) (*filter.Subscription, error) {
 	if h.ConsumerGroup == "" {
@@ -118,7 +110,7 @@ func (s *queryRequests) subscription(
 	return s.filters.Parse(sub.SubString, sub.ExpressionType)
 }
 
-func (s *queryRequests) entry(
+func (s queryRequests) entry(
 	topic string, queueID int32, at message.QueueOffset, match *filter.Subscription,
 ) protocol.ConsumeQueueData {
 	rec, err := s.store.At(topic, queueID, at)

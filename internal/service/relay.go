@@ -11,30 +11,24 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
-	"github.com/roquetmq/roquet/internal/store"
 )
 
 // relayRequests passes an administrator's question on to a client's connection and its answer back:
 // GET_CONSUMER_RUNNING_INFO 307, CONSUME_MESSAGE_DIRECTLY 309, INVOKE_BROKER_TO_GET_CONSUMER_STATUS 223.
 // Source: AdminBrokerProcessor.java callConsumer, Broker2Client.java getConsumeStatus. No goroutine waits for
 // the client.
-type relayRequests struct {
-	clients *broker.Clients
-	store   *store.Store
-	self    *identity
-	mayOn   mayOn
-}
+type relayRequests struct{ *node }
 
 // relayTimeout is how long a client may take. Source: AdminBrokerProcessor.java.
 const relayTimeout = 10 * time.Second
 
-func (s *relayRequests) runningInfo(c *call, h *protocol.GetConsumerRunningInfoRequestHeader) {
+func (s relayRequests) runningInfo(c *call, h *protocol.GetConsumerRunningInfoRequestHeader) {
 	s.relay(c, h.ConsumerGroup, h.ClientID, protocol.GetConsumerRunningInfo, h, nil)
 }
 
 // consumeDirectly has the client consume one message now, in front of an administrator's eyes. The message is
 // looked up by its offset id; a unique key is what mqadmin resolved before.
-func (s *relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirectlyResultRequestHeader) {
+func (s relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirectlyResultRequestHeader) {
 	_, at, err := message.ParseOffsetMsgID(h.MsgID)
 	if err != nil {
 		c.Fail(
@@ -57,7 +51,7 @@ func (s *relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirec
 	s.relay(c, h.ConsumerGroup, h.ClientID, protocol.ConsumeMessageDirectly, h, rec)
 }
 
-func (s *relayRequests) relay(
+func (s relayRequests) relay(
 	c *remoting.Call, group, clientID string, code protocol.Code, h protocol.Header, body []byte,
 ) {
 	member, ok := s.clients.Member(group, clientID)
@@ -90,7 +84,7 @@ func relayError(group, clientID string, err error) error {
 }
 
 // status asks the clients of a group how far they are in a topic's queues.
-func (s *relayRequests) status(c *call, h *protocol.GetConsumerStatusRequestHeader) {
+func (s relayRequests) status(c *call, h *protocol.GetConsumerStatusRequestHeader) {
 	topic, group, wanted := cloned(h.Topic), cloned(h.Group), cloned(h.ClientAddr)
 	var asked []broker.Member
 	for _, m := range s.clients.Members(group) {

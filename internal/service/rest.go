@@ -15,7 +15,7 @@ import (
 
 // newREST makes the HTTP door over the broker's registry. What a message may be, it asks the gRPC door.
 func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) {
-	groups := s.node.rules.groups
+	groups := s.node.groups
 	var trace func(next http.Handler) http.Handler
 	if s.tracing.Hook() != nil {
 		trace = s.tracing.Handler
@@ -25,7 +25,7 @@ func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) 
 		Rules:        s.grpc,
 		IDs:          message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
 		BrokerName:   s.self.brokerName,
-		MaxBodyBytes: s.node.rules.sender.MaxMessageBytes,
+		MaxBodyBytes: s.node.sender.MaxMessageBytes,
 		Orderly: func(name string) bool {
 			group, ok := groups.Lookup(name)
 			return ok && group.ConsumeMessageOrderly
@@ -33,7 +33,7 @@ func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) 
 		Gate:    s.access,
 		Ready:   s.ready,
 		Metrics: s.metrics,
-		Backup:  s.node.backups.send,
+		Backup:  backupRequests{s.node}.send,
 		Logger:  s.log.With(slog.String("component", "http")),
 	}, registry)
 }

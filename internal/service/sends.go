@@ -13,30 +13,25 @@ import (
 // sendRequests answers SEND_MESSAGE 10, SEND_MESSAGE_V2 310, SEND_BATCH_MESSAGE 320 and
 // CONSUMER_SEND_MSG_BACK 36. The answer comes when the message is durable (or written, with ASYNC_FLUSH).
 // Source: SendMessageProcessor.java, AbstractSendMessageProcessor.java.
-type sendRequests struct {
-	sender  *broker.Sender
-	region  string
-	traceOn bool
-	mayOn   mayOn
-}
+type sendRequests struct{ *node }
 
 // sendCall is a send under way: one allocation holds all that it needs until the answer.
 type sendCall struct {
 	broker.SendRequest
 	call   *remoting.Call
 	answer protocol.SendMessageResponseHeader
-	from   *sendRequests
+	from   sendRequests
 }
 
-func (s *sendRequests) send(c *call, h *protocol.SendMessageRequestHeader) {
+func (s sendRequests) send(c *call, h *protocol.SendMessageRequestHeader) {
 	s.start(c, h, h.Batch.Or(false))
 }
 
-func (s *sendRequests) sendBatch(c *call, h *protocol.SendMessageRequestHeader) {
+func (s sendRequests) sendBatch(c *call, h *protocol.SendMessageRequestHeader) {
 	s.start(c, h, true)
 }
 
-func (s *sendRequests) start(c *remoting.Call, h *protocol.SendMessageRequestHeader, batch bool) {
+func (s sendRequests) start(c *remoting.Call, h *protocol.SendMessageRequestHeader, batch bool) {
 	r := &sendCall{call: c, from: s}
 	r.fill(c, h, batch)
 	r.Owner, r.Done = r, sendDone
@@ -79,7 +74,7 @@ func sendDone(req *broker.SendRequest, err error) {
 	r.call.ReplyLater(remoting.Response{Header: &r.answer})
 }
 
-func (s *sendRequests) sendBack(c *call, h *protocol.ConsumerSendMsgBackRequestHeader) {
+func (s sendRequests) sendBack(c *call, h *protocol.ConsumerSendMsgBackRequestHeader) {
 	s.sender.SendBack(&broker.SendBackRequest{
 		Group: h.Group, Offset: message.LogOffset(h.Offset), DelayLevel: h.DelayLevel,
 		MaxReconsumeTimes: maxReconsume(c.Version, h), UnitMode: h.UnitMode, May: s.mayOn(c, auth.Sub),

@@ -110,9 +110,7 @@ func (s *Service) secure() (err error) {
 		return err
 	}
 	if s.access, err = newAccess(s.cfg, s.node.store, s.log); err == nil {
-		s.node.users = &userRequests{table: s.access.table}
-		may := s.access.mayOn
-		s.node.transactions.mayOn, s.node.sends.mayOn, s.node.queries.mayOn, s.node.relays.mayOn = may, may, may, may
+		s.node.users, s.node.mayOn = s.access.table, s.access.mayOn
 	}
 	return err
 }
@@ -159,16 +157,16 @@ func (s *Service) assemble(routes []remoting.Route, set *settings) error {
 	if err != nil || s.node == nil {
 		return err
 	}
-	s.node.hold(s.cfg, s.self, s.server.FlushPending, s.log)
-	if err = s.node.share(s.cfg, s.self, s.server.FlushPending, s.log); err != nil {
+	s.node.hold(s.cfg, s.server.FlushPending)
+	if err = s.node.share(s.cfg, s.server.FlushPending); err != nil {
 		return err
 	}
 	local := s.names
 	if local == nil {
 		local = &names{}
 	}
-	s.registrar, err = newRegistrar(s.self, s.node.rules.topics, local.routes, s.cfg, s.log)
-	s.node.assigns.routes, s.node.assigns.names = local.routes, func() []*remoteNames { return s.registrar.remotes }
+	s.registrar, err = newRegistrar(s.self, s.node.topics, local.routes, s.cfg, s.log)
+	s.node.routes, s.node.registrar = local.routes, s.registrar
 	return err
 }
 
@@ -227,7 +225,7 @@ func (s *Service) ready() error {
 // disconnected makes the tables forget a connection that ended.
 func (s *Service) disconnected(c *remoting.Conn) {
 	if s.node != nil {
-		s.node.rules.disconnected(c, time.Now())
+		s.node.disconnected(c, time.Now())
 	}
 	if s.names != nil {
 		s.names.routes.Disconnected(c.ID())
@@ -253,7 +251,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer fail(nil)
 	if s.node != nil {
 		bottom.Go(func() error { return endWith(fail, s.node.store.Run(storing)) })
-		middle.Go(func() error { return endWith(fail, s.node.rules.run(below, s.cfg.Store.FlushOffsetsPeriod)) })
+		middle.Go(func() error { return endWith(fail, s.node.run(below, s.cfg.Store.FlushOffsetsPeriod)) })
 	}
 	middle.Go(func() error {
 		every(below, 5*time.Second, s.access.table.Tick)
@@ -296,7 +294,7 @@ func (s *Service) serve(ctx context.Context) error {
 	defer stopServing()
 	var g, registering errgroup.Group
 	if s.registrar != nil {
-		s.registrar.registerLocal(s.node.rules.topics.All(), true)
+		s.registrar.registerLocal(s.node.topics.All(), true)
 		registering.Go(func() error { return s.registrar.run(ctx) })
 	}
 	g.Go(func() error { return s.server.Serve(serving) })
@@ -334,7 +332,7 @@ const offsetsPatience = 5 * time.Second
 // settleOffsets writes the consumer offsets that changed since the last time.
 func (s *Service) settleOffsets() error {
 	done := make(chan error, 1)
-	s.node.rules.offsets.Flush(func(err error) { done <- err })
+	s.node.offsets.Flush(func(err error) { done <- err })
 	select {
 	case err := <-done:
 		return err

@@ -11,21 +11,16 @@ import (
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
-	"github.com/roquetmq/roquet/internal/store"
 )
 
 // timerRequests shows what waits for its time: GET_ALL_DELAY_OFFSET 45, GET_TIMER_CHECK_POINT 60,
 // GET_TIMER_METRICS 61, and a part of GET_BROKER_RUNTIME_INFO 28. Source: ScheduleMessageService.java,
 // TimerCheckpoint.java, TimerMetrics.java. Known difference: a delay level has come to the offset of its message
 // that is due first, and a timer counts from when it is stored, so that none is ever behind.
-type timerRequests struct {
-	delays *broker.Delays
-	stats  *broker.Stats
-	store  *store.Store
-}
+type timerRequests struct{ *node }
 
 // levels calls fn with how far each delay level has come and the end of its queue; not for unused levels.
-func (s *timerRequests) levels(fn func(level int, at, end int64)) error {
+func (s timerRequests) levels(fn func(level int, at, end int64)) error {
 	pending, err := s.delays.Pending()
 	if err != nil {
 		return err
@@ -44,7 +39,7 @@ func (s *timerRequests) levels(fn func(level int, at, end int64)) error {
 	return nil
 }
 
-func (s *timerRequests) delayOffsets(*call) (answer, error) {
+func (s timerRequests) delayOffsets(*call) (answer, error) {
 	body := &protocol.DelayOffsetSerializeWrapper{OffsetTable: map[int32]int64{}}
 	err := s.levels(func(level int, at, _ int64) { body.OffsetTable[int32(level)] = at })
 	return remoting.Response{Body: protocol.EncodeBody(body)}, err
@@ -52,7 +47,7 @@ func (s *timerRequests) delayOffsets(*call) (answer, error) {
 
 // checkPoint is the original's file: time read up to, log position, queue offset of the timer topic (twice: the
 // master's), and a data version of three numbers.
-func (s *timerRequests) checkPoint(*call) (answer, error) {
+func (s timerRequests) checkPoint(*call) (answer, error) {
 	_, end, _ := s.store.Bounds(broker.TimerTopic, 0)
 	now := time.Now().UnixMilli()
 	var body []byte
@@ -63,7 +58,7 @@ func (s *timerRequests) checkPoint(*call) (answer, error) {
 }
 
 // metrics is how many messages wait, by the topic they are going to.
-func (s *timerRequests) metrics(*call) (answer, error) {
+func (s timerRequests) metrics(*call) (answer, error) {
 	type metric struct {
 		Count     int64 `json:"count"`
 		TimeStamp int64 `json:"timeStamp"`
@@ -80,7 +75,7 @@ func (s *timerRequests) metrics(*call) (answer, error) {
 }
 
 // addRuntimeInfo adds what brokerStatus and clusterList show of timers.
-func (s *timerRequests) addRuntimeInfo(set func(key string, value any)) error {
+func (s timerRequests) addRuntimeInfo(set func(key string, value any)) error {
 	behind := int64(0)
 	if due, waits, err := s.delays.NextDue(); err == nil && waits {
 		behind = max(0, (time.Now().UnixMilli()-due)/1000)

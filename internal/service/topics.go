@@ -6,7 +6,6 @@ import (
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
-	"github.com/roquetmq/roquet/internal/store"
 )
 
 // topicRequests answers what administrators ask of topics: UPDATE_AND_CREATE_TOPIC 17,
@@ -14,14 +13,9 @@ import (
 // GET_TOPIC_STATS_INFO 202, GET_SYSTEM_TOPIC_LIST_FROM_BROKER 305, CLEAN_UNUSED_TOPIC 316. Changes are
 // answered when they are durable.
 // Source: AdminBrokerProcessor.java.
-type topicRequests struct {
-	topics *broker.Topics
-	store  *store.Store
-	stats  *broker.Stats
-	self   *identity
-}
+type topicRequests struct{ *node }
 
-func (s *topicRequests) update(c *call, h *protocol.CreateTopicRequestHeader) {
+func (s topicRequests) update(c *call, h *protocol.CreateTopicRequestHeader) {
 	attributes, err := broker.ParseAttributes(h.Attributes)
 	if err != nil {
 		c.Fail(err)
@@ -33,7 +27,7 @@ func (s *topicRequests) update(c *call, h *protocol.CreateTopicRequestHeader) {
 	}, replyTo(c))
 }
 
-func (s *topicRequests) updateList(c *call, body *protocol.CreateTopicListRequestBody) {
+func (s topicRequests) updateList(c *call, body *protocol.CreateTopicListRequestBody) {
 	if len(body.TopicConfigList) == 0 {
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "topicConfigList is empty"})
 		return
@@ -49,11 +43,11 @@ func (s *topicRequests) updateList(c *call, body *protocol.CreateTopicListReques
 	s.topics.PutAll(configs, replyTo(c))
 }
 
-func (s *topicRequests) remove(c *call, h *protocol.DeleteTopicRequestHeader) {
+func (s topicRequests) remove(c *call, h *protocol.DeleteTopicRequestHeader) {
 	s.topics.Delete(h.Topic, replyTo(c))
 }
 
-func (s *topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader) (answer, error) {
+func (s topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		return remoting.Response{}, broker.NoTopic(h.Topic)
@@ -64,7 +58,7 @@ func (s *topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader)
 
 // configs answers GET_ALL_TOPIC_CONFIG: everything, or maxTopicNum topics from topicSeq on for a caller that
 // pages.
-func (s *topicRequests) configs(_ *call, h *protocol.GetAllTopicConfigRequestHeader) (answer, error) {
+func (s topicRequests) configs(_ *call, h *protocol.GetAllTopicConfigRequestHeader) (answer, error) {
 	all := s.topics.All()
 	total := int32(len(all))
 	if h.MaxTopicNum.Present {
@@ -89,7 +83,7 @@ func page[T any](all []T, from, count int32) []T {
 	return all[first:min(first+max(int(count), 0), len(all))]
 }
 
-func (s *topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequestHeader) (answer, error) {
+func (s topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
 		return remoting.Response{}, broker.NoTopic(h.Topic)
@@ -103,7 +97,7 @@ func (s *topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequest
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
-func (s *topicRequests) queueRange(topic string, id int32) protocol.TopicOffset {
+func (s topicRequests) queueRange(topic string, id int32) protocol.TopicOffset {
 	low, high, _ := s.store.Bounds(topic, id)
 	offset := protocol.TopicOffset{MinOffset: int64(low), MaxOffset: int64(high)}
 	if high > low {
@@ -112,7 +106,7 @@ func (s *topicRequests) queueRange(topic string, id int32) protocol.TopicOffset 
 	return offset
 }
 
-func (s *topicRequests) system(*call) (answer, error) {
+func (s topicRequests) system(*call) (answer, error) {
 	body := &protocol.TopicList{TopicList: []string{}}
 	for _, cfg := range s.topics.All() {
 		if s.topics.IsSystem(cfg.Name) {
@@ -123,7 +117,7 @@ func (s *topicRequests) system(*call) (answer, error) {
 }
 
 // cleanUnused has nothing to do: deleting a topic drops its queues in the same record of the log.
-func (s *topicRequests) cleanUnused(*call) (answer, error) {
+func (s topicRequests) cleanUnused(*call) (answer, error) {
 	return remoting.Response{}, nil
 }
 

@@ -16,12 +16,9 @@ import (
 // transactionRequests answers END_TRANSACTION 37 and RESUME_CHECK_HALF_MESSAGE 323, and sends
 // CHECK_TRANSACTION_STATE 39.
 // Source: EndTransactionProcessor.java, AdminBrokerProcessor.java resumeCheckHalfMessage.
-type transactionRequests struct {
-	transactions *broker.Transactions
-	mayOn        mayOn
-}
+type transactionRequests struct{ *node }
 
-func (s *transactionRequests) end(c *call, h *protocol.EndTransactionRequestHeader) {
+func (s transactionRequests) end(c *call, h *protocol.EndTransactionRequestHeader) {
 	s.transactions.End(&broker.EndRequest{
 		LogOffset: message.LogOffset(h.CommitLogOffset), QueueOffset: message.QueueOffset(h.TranStateTableOffset),
 		Topic: h.Topic, TransactionID: h.TransactionID, Group: h.ProducerGroup,
@@ -42,7 +39,7 @@ func decisionOf(bits int32) broker.Decision {
 	}
 }
 
-func (s *transactionRequests) resume(c *call, h *protocol.ResumeCheckHalfMessageRequestHeader) {
+func (s transactionRequests) resume(c *call, h *protocol.ResumeCheckHalfMessageRequestHeader) {
 	_, at, err := message.ParseOffsetMsgID(h.MsgID)
 	if err != nil {
 		c.Fail(&protocol.Error{Code: protocol.InvalidParameter, Remark: "msgId " + h.MsgID + ": " + err.Error()})
@@ -52,7 +49,7 @@ func (s *transactionRequests) resume(c *call, h *protocol.ResumeCheckHalfMessage
 }
 
 // sendCheck asks a producer what became of its transaction.
-func (r *rules) sendCheck(to broker.Channel, check *broker.TransactionCheck) error {
+func (n *node) sendCheck(to broker.Channel, check *broker.TransactionCheck) error {
 	caller, ok := to.(remoting.Caller)
 	if !ok {
 		return remoting.ErrConnClosed
@@ -60,17 +57,14 @@ func (r *rules) sendCheck(to broker.Channel, check *broker.TransactionCheck) err
 	return caller.OneWay(protocol.CheckTransactionState, &protocol.CheckTransactionStateRequestHeader{
 		Topic: check.Topic, TranStateTableOffset: int64(check.QueueOffset), CommitLogOffset: int64(check.LogOffset),
 		MsgID: check.UniqueKey, TransactionID: check.UniqueKey, OffsetMsgID: check.OffsetMsgID,
-		BrokerName: r.brokerName,
+		BrokerName: n.self.brokerName,
 	}, check.Record)
 }
 
 // recallRequests answers RECALL_MESSAGE 370. Source: RecallMessageProcessor.java.
-type recallRequests struct {
-	recalls *broker.Recalls
-	region  string
-}
+type recallRequests struct{ *node }
 
-func (s *recallRequests) recall(c *call, h *protocol.RecallMessageRequestHeader) {
+func (s recallRequests) recall(c *call, h *protocol.RecallMessageRequestHeader) {
 	s.recalls.Recall(h.Topic, h.RecallHandle, func(uniqueKey string, err error) {
 		if err != nil {
 			c.FailLater(err)
@@ -84,13 +78,9 @@ func (s *recallRequests) recall(c *call, h *protocol.RecallMessageRequestHeader)
 
 // replyRequests answers SEND_REPLY_MESSAGE 324 and SEND_REPLY_MESSAGE_V2 325: the reply is pushed to who asked
 // (PUSH_REPLY_MESSAGE_TO_CLIENT 326) and stored. Source: ReplyMessageProcessor.java.
-type replyRequests struct {
-	replies *broker.Replies
-	region  string
-	traceOn bool
-}
+type replyRequests struct{ *node }
 
-func (s *replyRequests) reply(c *call, h *protocol.SendMessageRequestHeader) {
+func (s replyRequests) reply(c *call, h *protocol.SendMessageRequestHeader) {
 	r := &sendCall{call: c}
 	r.fill(c, h, false)
 	r.Owner = pushing{h.ProducerGroup, h.DefaultTopic}

@@ -15,20 +15,20 @@ import (
 // …_LIST_ACL 3010. Changes are answered when they are durable. Secrets go out to whom the cluster may be watched by, as
 // copyUser needs them. Source: AdminBrokerProcessor.java.
 // Known difference: the first user has to be a super user, and the last one cannot go.
-type userRequests struct{ table *auth.Table }
+type userRequests struct{ *node }
 
-func (s *userRequests) create(c *call, h *p.CreateUserRequestHeader) (answer, error) {
+func (s userRequests) create(c *call, h *p.CreateUserRequestHeader) (answer, error) {
 	u, err := userBody(c, h.Username)
 	if err == nil {
-		err = s.table.CreateUser(c.User, u)
+		err = s.users.CreateUser(c.User, u)
 	}
 	return changed(c, err)
 }
 
-func (s *userRequests) update(c *call, h *p.UpdateUserRequestHeader) (answer, error) {
+func (s userRequests) update(c *call, h *p.UpdateUserRequestHeader) (answer, error) {
 	u, err := userBody(c, h.Username)
 	if err == nil {
-		err = s.table.UpdateUser(c.User, u)
+		err = s.users.UpdateUser(c.User, u)
 	}
 	return changed(c, err)
 }
@@ -62,20 +62,20 @@ func needName(name string) error {
 	return nil
 }
 
-func (s *userRequests) remove(c *call, h *p.DeleteUserRequestHeader) (answer, error) {
+func (s userRequests) remove(c *call, h *p.DeleteUserRequestHeader) (answer, error) {
 	err := needName(h.Username)
 	if err == nil {
-		err = s.table.DeleteUser(c.User, cloned(h.Username))
+		err = s.users.DeleteUser(c.User, cloned(h.Username))
 	}
 	return changed(c, err)
 }
 
 // get answers without a body for a user that is not there.
-func (s *userRequests) get(_ *call, h *p.GetUserRequestHeader) (answer, error) {
+func (s userRequests) get(_ *call, h *p.GetUserRequestHeader) (answer, error) {
 	if err := needName(h.Username); err != nil {
 		return answer{}, err
 	}
-	u, ok := s.table.User(h.Username)
+	u, ok := s.users.User(h.Username)
 	if !ok {
 		return answer{}, nil
 	}
@@ -83,23 +83,23 @@ func (s *userRequests) get(_ *call, h *p.GetUserRequestHeader) (answer, error) {
 	return answer{Body: p.EncodeBody(&info)}, nil
 }
 
-func (s *userRequests) list(_ *call, h *p.ListUsersRequestHeader) (answer, error) {
+func (s userRequests) list(_ *call, h *p.ListUsersRequestHeader) (answer, error) {
 	infos := []p.UserInfo{}
-	for _, u := range s.table.Users(h.Filter) {
+	for _, u := range s.users.Users(h.Filter) {
 		infos = append(infos, p.UserInfo(u))
 	}
 	return answer{Body: p.EncodeBodies(infos)}, nil
 }
 
-func (s *userRequests) createACL(c *call, h *p.CreateAclRequestHeader) (answer, error) {
+func (s userRequests) createACL(c *call, h *p.CreateAclRequestHeader) (answer, error) {
 	return s.putACL(c, h.Subject)
 }
 
-func (s *userRequests) updateACL(c *call, h *p.UpdateAclRequestHeader) (answer, error) {
+func (s userRequests) updateACL(c *call, h *p.UpdateAclRequestHeader) (answer, error) {
 	return s.putACL(c, h.Subject)
 }
 
-func (s *userRequests) putACL(c *call, subject string) (answer, error) {
+func (s userRequests) putACL(c *call, subject string) (answer, error) {
 	info, err := p.DecodeBody[p.AclInfo](c.Body)
 	if err != nil {
 		return answer{}, err
@@ -115,16 +115,16 @@ func (s *userRequests) putACL(c *call, subject string) (answer, error) {
 		}
 		acl.Policies = append(acl.Policies, auth.Policy{Type: policy.PolicyType, Entries: entries})
 	}
-	return changed(c, s.table.PutACL(acl))
+	return changed(c, s.users.PutACL(acl))
 }
 
-func (s *userRequests) removeACL(c *call, h *p.DeleteAclRequestHeader) (answer, error) {
-	return changed(c, s.table.DeleteACL(cloned(h.Subject), h.PolicyType, h.Resource))
+func (s userRequests) removeACL(c *call, h *p.DeleteAclRequestHeader) (answer, error) {
+	return changed(c, s.users.DeleteACL(cloned(h.Subject), h.PolicyType, h.Resource))
 }
 
 // getACL answers without a body for a subject that has no rules.
-func (s *userRequests) getACL(_ *call, h *p.GetAclRequestHeader) (answer, error) {
-	acl, err := s.table.ACL(h.Subject)
+func (s userRequests) getACL(_ *call, h *p.GetAclRequestHeader) (answer, error) {
+	acl, err := s.users.ACL(h.Subject)
 	if err != nil || acl == nil {
 		return answer{}, err
 	}
@@ -132,9 +132,9 @@ func (s *userRequests) getACL(_ *call, h *p.GetAclRequestHeader) (answer, error)
 	return answer{Body: p.EncodeBody(&info)}, nil
 }
 
-func (s *userRequests) listACL(_ *call, h *p.ListAclsRequestHeader) (answer, error) {
+func (s userRequests) listACL(_ *call, h *p.ListAclsRequestHeader) (answer, error) {
 	infos := []p.AclInfo{}
-	for _, acl := range s.table.ACLs(h.SubjectFilter, h.ResourceFilter) {
+	for _, acl := range s.users.ACLs(h.SubjectFilter, h.ResourceFilter) {
 		infos = append(infos, aclInfo(&acl))
 	}
 	return answer{Body: p.EncodeBodies(infos)}, nil
