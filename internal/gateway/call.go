@@ -125,10 +125,7 @@ func (d *door) change(
 }
 
 // body decodes the body of an answer.
-func body[T any, P interface {
-	*T
-	protocol.Body
-}](answer remoting.Response, err error) (*T, error) {
+func body[T any, P protocol.BodyOf[T]](answer remoting.Response, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}

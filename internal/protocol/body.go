@@ -39,7 +39,7 @@ func EncodeBody(b Body) []byte { return AppendBody(make([]byte, 0, 256), b) }
 // DecodeBody reads a body of type T. It fails with an *Error of code SystemError whose remark says what is
 // wrong and where, also when data is empty or null. The cost of hostile text is bounded: see maxBodyDepth and
 // its neighbours.
-func DecodeBody[T any, P bodyOf[T]](data []byte) (*T, error) {
+func DecodeBody[T any, P BodyOf[T]](data []byte) (*T, error) {
 	value := new(T)
 	c := newBodyReader(data)
 	if c.in.absent() {
@@ -53,14 +53,14 @@ func DecodeBody[T any, P bodyOf[T]](data []byte) (*T, error) {
 }
 
 // EncodeBodies returns the text of an array of bodies.
-func EncodeBodies[T any, P bodyOf[T]](values []T) []byte {
+func EncodeBodies[T any, P BodyOf[T]](values []T) []byte {
 	c := bodyCodec{out: make([]byte, 0, 256)}
 	listValue(objectValue[T, P])(&c, &values)
 	return c.out
 }
 
 // DecodeBodies reads an array of bodies; it fails like DecodeBody.
-func DecodeBodies[T any, P bodyOf[T]](data []byte) ([]T, error) {
+func DecodeBodies[T any, P BodyOf[T]](data []byte) ([]T, error) {
 	var values []T
 	c := newBodyReader(data)
 	listValue(objectValue[T, P])(c, &values)

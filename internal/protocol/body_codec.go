@@ -23,8 +23,8 @@ type bodyCodec struct {
 	taken   bool   // reading: it was
 }
 
-// bodyOf is satisfied by *T when that is a Body.
-type bodyOf[T any] interface {
+// BodyOf is satisfied by *T when that is a Body.
+type BodyOf[T any] interface {
 	*T
 	Body
 }
@@ -268,10 +268,10 @@ func int64Value(c *bodyCodec, v *int64) {
 }
 
 // objectValue writes or reads a nested Body.
-func objectValue[T any, P bodyOf[T]](c *bodyCodec, v *T) { c.object(P(v)) }
+func objectValue[T any, P BodyOf[T]](c *bodyCodec, v *T) { c.object(P(v)) }
 
 // optObject writes or reads a nested Body that is null when nil.
-func optObject[T any, P bodyOf[T]](c *bodyCodec, name string, v **T) {
+func optObject[T any, P BodyOf[T]](c *bodyCodec, name string, v **T) {
 	if !c.when(*v != nil) || !c.field(name) {
 		return
 	}

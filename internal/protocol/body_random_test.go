@@ -18,7 +18,7 @@ import (
 )
 
 // bodyRoundTrip fills a body of type T at random, writes it and reads it back; it returns the text.
-func bodyRoundTrip[T any, P bodyOf[T]](t *testing.T, r *rand.Rand) []byte {
+func bodyRoundTrip[T any, P BodyOf[T]](t *testing.T, r *rand.Rand) []byte {
 	t.Helper()
 	want := new(T)
 	fillBody(reflect.ValueOf(want).Elem(), r)

@@ -20,7 +20,7 @@ import (
 // recode decodes a text as some type of body and encodes it again.
 type recode func(data []byte) ([]byte, error)
 
-func recoder[T any, P bodyOf[T]](data []byte) ([]byte, error) {
+func recoder[T any, P BodyOf[T]](data []byte) ([]byte, error) {
 	b, err := DecodeBody[T, P](data)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func recoder[T any, P bodyOf[T]](data []byte) ([]byte, error) {
 	return EncodeBody(P(b)), nil
 }
 
-func listRecoder[T any, P bodyOf[T]](data []byte) ([]byte, error) {
+func listRecoder[T any, P BodyOf[T]](data []byte) ([]byte, error) {
 	values, err := DecodeBodies[T, P](data)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,10 @@
 
 package protocol
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Code is the code of a request. The constants carry Apache's names in Go spelling; codes.txt lists them.
 type Code int32
@@ -20,6 +23,11 @@ type Error struct {
 
 // Error returns the name of the code and the remark.
 func (e *Error) Error() string { return e.Code.String() + ": " + e.Remark }
+
+// Errorf returns an Error with a formatted remark.
+func Errorf(code ResponseCode, format string, args ...any) *Error {
+	return &Error{Code: code, Remark: fmt.Sprintf(format, args...)}
+}
 
 // String returns Apache's name of the code, such as SEND_MESSAGE_V2, or the number when the code is
 // unknown.

@@ -21,6 +21,12 @@ type Header interface {
 	AppendExt(w *ExtWriter)
 }
 
+// HeaderOf is satisfied by *H when that is a Header.
+type HeaderOf[H any] interface {
+	*H
+	Header
+}
+
 // errInProcess is what reading a header gives that never comes over a wire.
 var errInProcess = errors.New("header exists inside the process only")
 

@@ -78,7 +78,7 @@ func TestDispatchAllocations(t *testing.T) {
 		want    float64
 	}{
 		{"plain", reply, nil, 1},
-		{"typed header", HandleAsync(func(ctx context.Context, c *Call, _ *protocol.SendMessageRequestHeader) { reply(ctx, c) }), nil, 2},
+		{"typed header", HandleAsync(func(c *Call, _ *protocol.SendMessageRequestHeader) { reply(c.Context(), c) }), nil, 2},
 		{"access log", reply, []Hook{NewAccessLog(AccessLogConfig{Logger: slog.New(slog.DiscardHandler)})}, 1},
 	} {
 		reg, err := NewRegistry(RegistryConfig{Hooks: tc.hooks}, []Route{

@@ -94,6 +94,9 @@ func NewCall(
 	return &Call{Code: code, Header: h, Body: body, Peer: peer, Received: time.Now(), answered: done}
 }
 
+// Context is what the processor gets besides the call: Dispatch's context and what the hooks made of it.
+func (c *Call) Context() context.Context { return c.ctx }
+
 // Done reports whether the call is over: replied to or cancelled. It may be over a moment after Done said
 // false.
 func (c *Call) Done() bool { return c.state.Load() != callOpen }
@@ -114,6 +117,24 @@ func (c *Call) Fail(err error) { c.fail(err, false) }
 
 // FailLater is to Fail what ReplyLater is to Reply.
 func (c *Call) FailLater(err error) { c.fail(err, true) }
+
+// Answer ends the call with r, or with err if there is one: it is Reply or Fail.
+func (c *Call) Answer(r Response, err error) {
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Reply(r)
+}
+
+// AnswerLater is to Answer what ReplyLater is to Reply.
+func (c *Call) AnswerLater(r Response, err error) {
+	if err != nil {
+		c.FailLater(err)
+		return
+	}
+	c.ReplyLater(r)
+}
 
 func (c *Call) fail(err error, later bool) {
 	e := c.reg.mapError(err)

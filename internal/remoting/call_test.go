@@ -70,7 +70,7 @@ func TestHooksSeeEveryOutcome(t *testing.T) {
 		{Code: codeEcho, Lane: lane, Processor: HandleBody(echo)},
 		{Code: protocol.SendMessage, Lane: lane, Processor: func(context.Context, *Call) { panic("boom") }},
 		{Code: protocol.QueryMessage, Lane: lane, Processor: Handle(
-			func(context.Context, *Call, *protocol.QueryMessageRequestHeader) (Response, error) {
+			func(*Call, *protocol.QueryMessageRequestHeader) (Response, error) {
 				return Response{}, nil
 			})},
 	}, withHooks(nil, rec))
@@ -127,7 +127,7 @@ func TestHooksAndWrappersNest(t *testing.T) {
 		RegistryConfig{Hooks: []Hook{order}, Wrappers: []Wrapper{wrap("a"), wrap("b"), refuse}},
 		[]Route{
 			{Code: codeEcho, Lane: NewLane(LaneConfig{}), Processor: HandleBody(
-				func(context.Context, *Call) (Response, error) { return Response{Remark: "done"}, nil })},
+				func(*Call) (Response, error) { return Response{Remark: "done"}, nil })},
 			{
 				Code:      protocol.SendMessage,
 				Lane:      NewLane(LaneConfig{}),
@@ -185,7 +185,7 @@ func TestRegistryRefusesBadTables(t *testing.T) {
 func TestTypedHeaderFromADoor(t *testing.T) {
 	t.Parallel()
 	reg, err := NewRegistry(RegistryConfig{}, []Route{{Code: codeEcho, Lane: NewLane(LaneConfig{}), Processor: Handle(
-		func(_ context.Context, _ *Call, h *protocol.SendMessageRequestHeader) (Response, error) {
+		func(_ *Call, h *protocol.SendMessageRequestHeader) (Response, error) {
 			return Response{Remark: h.Topic}, nil
 		})}})
 	if err != nil {

@@ -4,7 +4,6 @@ package remoting
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -273,9 +272,9 @@ func (c *Conn) waitForCalls(deadline time.Time) bool {
 }
 
 func (c *Conn) tooManyCalls() *protocol.Error {
-	return &protocol.Error{Code: protocol.SystemBusy, Remark: fmt.Sprintf(
+	return protocol.Errorf(protocol.SystemBusy,
 		"[OVERLOAD]system busy, start flow control for a while, this connection: %d calls in flight, "+
-			"limit %d", c.state.open.Load(), c.eng.limits.MaxCallsPerConn)}
+			"limit %d", c.state.open.Load(), c.eng.limits.MaxCallsPerConn)
 }
 
 // lendScratch gives the command that the call's Ext belongs to to the call, for a worker to read.

@@ -15,58 +15,30 @@ type Processor func(ctx context.Context, c *Call)
 
 // Handle makes a processor of a plain function that returns the answer. The header is decoded, or taken from
 // the call when the door set it; fn may keep it as long as it does not keep strings of it past the reply.
-func Handle[H any, PH interface {
-	*H
-	protocol.Header
-}](fn func(ctx context.Context, c *Call, h PH) (Response, error)) Processor {
-	return func(ctx context.Context, c *Call) {
-		h, err := header[H, PH](c)
-		if err != nil {
-			c.Fail(err)
-			return
-		}
-		r, err := fn(ctx, c, h)
-		if err != nil {
-			c.Fail(err)
-			return
-		}
-		c.Reply(r)
-	}
+func Handle[H any, PH protocol.HeaderOf[H]](fn func(c *Call, h PH) (Response, error)) Processor {
+	return HandleAsync[H, PH](func(c *Call, h PH) { c.Answer(fn(c, h)) })
 }
 
 // HandleAsync makes a processor of a function that gets the header decoded and ends the call itself, now or
 // later.
-func HandleAsync[H any, PH interface {
-	*H
-	protocol.Header
-}](fn func(ctx context.Context, c *Call, h PH)) Processor {
-	return func(ctx context.Context, c *Call) {
+func HandleAsync[H any, PH protocol.HeaderOf[H]](fn func(c *Call, h PH)) Processor {
+	return func(_ context.Context, c *Call) {
 		h, err := header[H, PH](c)
 		if err != nil {
 			c.Fail(err)
 			return
 		}
-		fn(ctx, c, h)
+		fn(c, h)
 	}
 }
 
 // HandleBody makes a processor of a plain function for a code without header.
-func HandleBody(fn func(ctx context.Context, c *Call) (Response, error)) Processor {
-	return func(ctx context.Context, c *Call) {
-		r, err := fn(ctx, c)
-		if err != nil {
-			c.Fail(err)
-			return
-		}
-		c.Reply(r)
-	}
+func HandleBody(fn func(c *Call) (Response, error)) Processor {
+	return func(_ context.Context, c *Call) { c.Answer(fn(c)) }
 }
 
 // header returns the call's typed header and leaves it in the call.
-func header[H any, PH interface {
-	*H
-	protocol.Header
-}](c *Call) (PH, error) {
+func header[H any, PH protocol.HeaderOf[H]](c *Call) (PH, error) {
 	if c.Header != nil {
 		h, ok := c.Header.(PH)
 		if !ok {

@@ -240,7 +240,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 }
 
 // echo answers with what it got.
-func echo(_ context.Context, c *Call) (Response, error) {
+func echo(c *Call) (Response, error) {
 	return Response{Body: c.Body, Remark: c.Ext.Value("topic")}, nil
 }
 
@@ -251,4 +251,21 @@ const (
 
 func echoRoutes() []Route {
 	return []Route{{Code: codeEcho, Lane: NewLane(LaneConfig{Name: "send"}), Processor: HandleBody(echo)}}
+}
+
+// LaneStats is a snapshot of a lane.
+type LaneStats struct {
+	Calls   int64 // in flight
+	Bytes   int64 // of them
+	Waiting int64 // callers that wait for a place
+	Done    uint64
+	Refused uint64 // answered SYSTEM_BUSY
+}
+
+// Stats returns a snapshot; the numbers need not belong to the same instant.
+func (l *Lane) Stats() LaneStats {
+	return LaneStats{
+		Calls: l.calls.Load(), Bytes: l.bytes.Load(), Waiting: int64(l.waiting.Load()),
+		Done: l.done.Load(), Refused: l.refused.Load(),
+	}
 }

@@ -79,15 +79,6 @@ type queuedCall struct {
 	c *Call
 }
 
-// LaneStats is a snapshot of a lane.
-type LaneStats struct {
-	Calls   int64 // in flight
-	Bytes   int64 // of them
-	Waiting int64 // callers that wait for a place
-	Done    uint64
-	Refused uint64 // answered SYSTEM_BUSY
-}
-
 // NewLane returns an empty lane.
 func NewLane(cfg LaneConfig) *Lane {
 	cfg.setDefaults()
@@ -97,13 +88,8 @@ func NewLane(cfg LaneConfig) *Lane {
 // Capacity is how many calls the lane admits at once.
 func (l *Lane) Capacity() int { return l.cfg.MaxCalls }
 
-// Stats returns a snapshot; the numbers need not belong to the same instant.
-func (l *Lane) Stats() LaneStats {
-	return LaneStats{
-		Calls: l.calls.Load(), Bytes: l.bytes.Load(), Waiting: int64(l.waiting.Load()),
-		Done: l.done.Load(), Refused: l.refused.Load(),
-	}
-}
+// Waiting is how many callers wait for a place.
+func (l *Lane) Waiting() int64 { return int64(l.waiting.Load()) }
 
 // tryEnter takes a place if there is one and nobody waits for it.
 func (l *Lane) tryEnter(bytes int64) bool {

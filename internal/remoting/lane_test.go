@@ -201,7 +201,7 @@ func TestPooledLaneRunsAtMostItsWorkers(t *testing.T) {
 	h := start(
 		t,
 		[]Route{
-			{Code: codeAsync, Lane: lane, Processor: HandleBody(func(_ context.Context, c *Call) (Response, error) {
+			{Code: codeAsync, Lane: lane, Processor: HandleBody(func(c *Call) (Response, error) {
 				running <- struct{}{}
 				<-release
 				return Response{Remark: c.Ext.Value("topic")}, nil

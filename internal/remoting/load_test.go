@@ -164,7 +164,7 @@ func (b *batcher) run(ctx context.Context, s *Server) {
 func BenchmarkCallCPU(b *testing.B) {
 	async := &batcher{wake: make(chan struct{}, 1)}
 	header := &protocol.SendMessageResponseHeader{MsgID: "7F00000100002A9F0000000000001234", QueueID: 3}
-	sync := HandleBody(func(context.Context, *Call) (Response, error) { return Response{Header: header}, nil })
+	sync := HandleBody(func(*Call) (Response, error) { return Response{Header: header}, nil })
 	for _, tc := range []struct {
 		name            string
 		process         Processor
@@ -173,7 +173,7 @@ func BenchmarkCallCPU(b *testing.B) {
 	}{
 		{"8x64/inline", sync, 8, 64, nil},
 		{"8x64/batched", func(_ context.Context, c *Call) { async.put(c) }, 8, 64, nil},
-		{"8x64/batched+header", HandleAsync(func(_ context.Context, c *Call, _ *protocol.SendMessageRequestHeader) { async.put(c) }), 8, 64, nil},
+		{"8x64/batched+header", HandleAsync(func(c *Call, _ *protocol.SendMessageRequestHeader) { async.put(c) }), 8, 64, nil},
 		{"64x1/batched", func(_ context.Context, c *Call) { async.put(c) }, 64, 1, nil},
 		{"1x1/batched", func(_ context.Context, c *Call) { async.put(c) }, 1, 1, nil},
 	} {

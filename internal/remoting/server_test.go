@@ -148,7 +148,7 @@ func TestFastListenerRefusesPulls(t *testing.T) {
 // TestC011MissingField: the remark names the field, and the connection stays up.
 func TestC011MissingField(t *testing.T) {
 	t.Parallel()
-	fn := func(_ context.Context, _ *Call, h *protocol.QueryMessageRequestHeader) (Response, error) {
+	fn := func(_ *Call, h *protocol.QueryMessageRequestHeader) (Response, error) {
 		return Response{Remark: h.Topic}, nil
 	}
 	h := start(
@@ -183,7 +183,7 @@ func TestErrorsAndPanicsBecomeAnswers(t *testing.T) {
 	domain := errors.New("no such thing")
 	lane := NewLane(LaneConfig{Name: "admin", Workers: 1})
 	fail := func(err error) Processor {
-		return HandleBody(func(context.Context, *Call) (Response, error) { return Response{}, err })
+		return HandleBody(func(*Call) (Response, error) { return Response{}, err })
 	}
 	routes := []Route{
 		{Code: 90001, Lane: lane, Processor: fail(domain)},
@@ -288,7 +288,7 @@ func TestSecondReplyIsCounted(t *testing.T) {
 func TestAnswerTooLarge(t *testing.T) {
 	t.Parallel()
 	h := start(t, []Route{{Code: codeEcho, Lane: NewLane(LaneConfig{}), Processor: HandleBody(
-		func(context.Context, *Call) (Response, error) {
+		func(*Call) (Response, error) {
 			return Response{Bodies: [][]byte{make([]byte, 9<<20), make([]byte, 9<<20)}}, nil
 		})}})
 	got := invoke(t, h.client(t), codeEcho, nil, nil)

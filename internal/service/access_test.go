@@ -347,11 +347,11 @@ func TestC142ConfigUpdates(t *testing.T) {
 		{nil, Signer{}, "authFile=/tmp/x", protocol.NoPermission},
 	} {
 		w := startWire(t, c.change)
-		before := w.svc.node.settings.options.load()
+		before := w.svc.node.settings.load()
 		for _, code := range []protocol.Code{protocol.UpdateBrokerConfig, protocol.UpdateNamesrvConfig} {
 			w.wantCode(c.want, c.who, code, nil, []byte(c.body))
 		}
-		after := w.svc.node.settings.options.load()
+		after := w.svc.node.settings.load()
 		if unchanged := reflect.DeepEqual(
 			before,
 			after,

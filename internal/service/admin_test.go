@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -359,18 +358,18 @@ func TestWireRelays(t *testing.T) {
 	consumed := make(chan string, 1)
 	reg, err := remoting.NewRegistry(remoting.RegistryConfig{}, []remoting.Route{
 		{Code: protocol.GetConsumerStatusFromClient, Lane: lane, Processor: remoting.HandleBody(
-			func(context.Context, *remoting.Call) (remoting.Response, error) {
+			func(*remoting.Call) (remoting.Response, error) {
 				body := &protocol.GetConsumerStatusBody{MessageQueueTable: map[protocol.MessageQueue]int64{queue: 42}}
 				return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 			})},
 		{Code: protocol.ConsumeMessageDirectly, Lane: lane, Processor: remoting.HandleBody(
-			func(_ context.Context, c *remoting.Call) (remoting.Response, error) {
+			func(c *remoting.Call) (remoting.Response, error) {
 				consumed <- string(c.Body)
 				body := &protocol.ConsumeMessageDirectlyResult{ConsumeResult: protocol.ConsumedSuccess}
 				return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 			})},
 		{Code: protocol.NotifyConsumerIDsChanged, Lane: lane, Processor: remoting.HandleBody(
-			func(context.Context, *remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
+			func(*remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
 	})
 	if err != nil {
 		t.Fatal(err)

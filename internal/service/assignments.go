@@ -21,25 +21,25 @@ type assignmentRequests struct{ *node }
 const routeTimeout = 3 * time.Second
 
 // query answers which queues a member has. Nothing at all, not even an empty list, means: keep what you have.
-func (s assignmentRequests) query(ctx context.Context, c *remoting.Call) (remoting.Response, error) {
+func (s assignmentRequests) query(c *call) (answer, error) {
 	if _, mayOnly := c.Header.(*protocol.MayAssignRequestHeader); mayOnly {
-		return remoting.Response{}, nil
+		return answer{}, nil
 	}
 	body, err := protocol.DecodeBody[protocol.QueryAssignmentRequestBody](c.Body)
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	mode, _ := s.requestModes.Lookup(body.ConsumerGroup, body.Topic)
-	answer := &protocol.QueryAssignmentResponseBody{}
-	if queues, ok := s.share(ctx, body, mode); ok {
-		answer.MessageQueueAssignments = make([]protocol.MessageQueueAssignment, 0, len(queues))
+	said := &protocol.QueryAssignmentResponseBody{}
+	if queues, ok := s.share(c.Context(), body, mode); ok {
+		said.MessageQueueAssignments = make([]protocol.MessageQueueAssignment, 0, len(queues))
 		for _, q := range queueBodies(queues) {
-			answer.MessageQueueAssignments = append(answer.MessageQueueAssignments, protocol.MessageQueueAssignment{
+			said.MessageQueueAssignments = append(said.MessageQueueAssignments, protocol.MessageQueueAssignment{
 				MessageQueue: q, Mode: modeBody(mode),
 			})
 		}
 	}
-	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
+	return remoting.Response{Body: protocol.EncodeBody(said)}, nil
 }
 
 func modeBody(mode broker.RequestMode) protocol.MessageRequestMode {

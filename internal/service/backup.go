@@ -13,7 +13,6 @@ import (
 
 	"github.com/roquetmq/roquet/internal/backup"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // checkpointPattern names the folders in which what is being sent is linked.
@@ -24,7 +23,7 @@ const checkpointPattern = "checkpoint-*"
 type backupRequests struct{ *node }
 
 func (s backupRequests) permit(*call) (answer, error) {
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 // send writes a backup as a tar stream, without the files that the caller has: a JSON array of backup.File, or
@@ -33,17 +32,15 @@ func (s backupRequests) send(ctx context.Context, w io.Writer, have []byte) (err
 	var there []backup.File
 	if len(have) > 0 {
 		if err := json.Unmarshal(have, &there); err != nil {
-			return &protocol.Error{
-				Code: protocol.InvalidParameter, Remark: "the body is no JSON array of files: " + err.Error(),
-			}
+			return protocol.Errorf(protocol.InvalidParameter, "the body is no JSON array of files: %s", err.Error())
 		}
 	}
-	dir, err := os.MkdirTemp(s.settings.options.load().Store.Dir, checkpointPattern)
+	dir, err := os.MkdirTemp(s.settings.load().Store.Dir, checkpointPattern)
 	if err != nil {
 		return fmt.Errorf("make a folder for the checkpoint: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	m, err := backup.Checkpoint(ctx, s.store, s.settings.options.load().Store.Dir, dir)
+	m, err := backup.Checkpoint(ctx, s.store, s.settings.load().Store.Dir, dir)
 	if err != nil {
 		return err
 	}

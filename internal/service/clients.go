@@ -3,7 +3,6 @@
 package service
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,13 +25,9 @@ func (s clientRequests) heartBeat(c *call, body *protocol.HeartbeatData) {
 	}
 	hb := heartbeatOf(c, body)
 	s.heartbeats.Handle(c.Peer, hb, time.Now(), func(result broker.HeartbeatResult, err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
-		c.ReplyLater(remoting.Response{Header: &protocol.HeartbeatResponseHeader{
+		c.AnswerLater(answer{Header: &protocol.HeartbeatResponseHeader{
 			SupportHeartbeatV2: protocol.Some(true), SubChange: protocol.Some(result.SubscriptionsChanged),
-		}})
+		}}, err)
 	})
 }
 
@@ -76,25 +71,23 @@ func subscriptionBody(s *broker.SubscriptionData) protocol.SubscriptionData {
 
 func (s clientRequests) unregister(c *call, h *protocol.UnregisterClientRequestHeader) (answer, error) {
 	s.clients.Unregister(c.Peer, h.ProducerGroup, h.ConsumerGroup, time.Now())
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 // checkConfig is what a push consumer asks at its start for each subscription that is not by tag.
 func (s clientRequests) checkConfig(c *call, body *protocol.CheckClientRequestBody) (answer, error) {
 	sub := body.SubscriptionData
 	if sub == nil || !filter.IsSQL(sub.ExpressionType) {
-		return remoting.Response{}, nil
+		return answer{}, nil
 	}
 	_, err := s.filters.Parse(sub.SubString, sub.ExpressionType)
-	return remoting.Response{}, err
+	return answer{}, err
 }
 
 func (s clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGroupRequestHeader) (answer, error) {
 	group, ok := s.clients.Group(h.ConsumerGroup)
 	if !ok || len(group.ClientIDs()) == 0 {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.SystemError, Remark: fmt.Sprintf("no consumer for this group, %s", h.ConsumerGroup),
-		}
+		return answer{}, protocol.Errorf(protocol.SystemError, "no consumer for this group, %s", h.ConsumerGroup)
 	}
 	body := &protocol.GetConsumerListByGroupResponseBody{ConsumerIDList: group.ClientIDs()}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
@@ -108,7 +101,7 @@ func (s clientRequests) lock(c *call, body *protocol.LockBatchRequestBody) (answ
 
 func (s clientRequests) unlock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
 	s.locks.Unlock(body.ConsumerGroup, body.ClientID, queuesOf(body.MQSet))
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func queuesOf(bodies []protocol.MessageQueue) []broker.MessageQueue {

@@ -4,7 +4,6 @@ package service
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/roquetmq/roquet/internal/auth"
@@ -97,7 +96,5 @@ func isA[E error](err error) bool {
 
 // notOnline is the answer when a client that an administrator asks for has no connection here.
 func notOnline(group, clientID string) error {
-	return &protocol.Error{
-		Code: protocol.SystemError, Remark: fmt.Sprintf("The Consumer <%s> <%s> not online", group, clientID),
-	}
+	return protocol.Errorf(protocol.SystemError, "The Consumer <%s> <%s> not online", group, clientID)
 }

@@ -57,7 +57,7 @@ func (s groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupReque
 	for _, cfg := range all {
 		said, err := groupBody(cfg)
 		if err != nil {
-			return remoting.Response{}, err
+			return answer{}, err
 		}
 		body.SubscriptionGroupTable[cfg.Name] = *said
 	}
@@ -68,30 +68,26 @@ func (s groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupReque
 func (s groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRequestHeader) (answer, error) {
 	cfg, ok := s.groups.Lookup(h.Group)
 	if !ok {
-		return remoting.Response{}, broker.NoGroup(h.Group)
+		return answer{}, broker.NoGroup(h.Group)
 	}
 	body, err := groupBody(cfg)
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
 
 func (s groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenRequestHeader) {
-	answer := protocol.GroupForbidden{Group: cloned(h.Group), Topic: cloned(h.Topic)}
+	said := protocol.GroupForbidden{Group: cloned(h.Group), Topic: cloned(h.Topic)}
 	reply := func(err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
-		answer.Readable = s.groups.Forbidden(answer.Group, answer.Topic)&broker.PermRead == 0
-		c.ReplyLater(remoting.Response{Body: protocol.EncodeBody(&answer)})
+		said.Readable = s.groups.Forbidden(said.Group, said.Topic)&broker.PermRead == 0
+		c.AnswerLater(answer{Body: protocol.EncodeBody(&said)}, err)
 	}
 	if !h.Readable.Present {
 		reply(nil)
 		return
 	}
-	s.groups.SetForbidden(answer.Group, answer.Topic, broker.PermRead, !h.Readable.Value, reply)
+	s.groups.SetForbidden(said.Group, said.Topic, broker.PermRead, !h.Readable.Value, reply)
 }
 
 // groupOf and groupBody turn one form of a group's config into the other: both have the JSON that clients know.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -83,14 +82,3 @@ func machineAddress(v6 bool) string {
 	}
 	return "127.0.0.1"
 }
-
-// live is the configuration that is in force; UPDATE_BROKER_CONFIG swaps it.
-type live struct{ p atomic.Pointer[config.Config] }
-
-func newLive(cfg *config.Config) *live {
-	l := &live{}
-	l.p.Store(cfg)
-	return l
-}
-
-func (l *live) load() *config.Config { return l.p.Load() }

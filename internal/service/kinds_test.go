@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -111,13 +110,13 @@ func TestWireResetsArePushed(t *testing.T) {
 	lane := remoting.NewLane(remoting.LaneConfig{Name: "client"})
 	reg, err := remoting.NewRegistry(remoting.RegistryConfig{}, []remoting.Route{
 		{Code: protocol.ResetConsumerClientOffset, Lane: lane, Processor: remoting.Handle(
-			func(_ context.Context, c *remoting.Call, h *protocol.ResetOffsetRequestHeader) (remoting.Response, error) {
+			func(c *remoting.Call, h *protocol.ResetOffsetRequestHeader) (remoting.Response, error) {
 				told <- fmt.Sprintf("%s %s %v %s", h.Group, h.Topic, h.IsForce, c.Body)
 				return remoting.Response{}, nil
 			},
 		)},
 		{Code: protocol.NotifyConsumerIDsChanged, Lane: lane, Processor: remoting.HandleBody(
-			func(context.Context, *remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
+			func(*remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
 	})
 	if err != nil {
 		t.Fatal(err)

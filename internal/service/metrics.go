@@ -55,7 +55,7 @@ func (m *meters) readWatermarks(rows *telemetry.Rows) {
 		l.client: "client_manager heartbeat consumer_manager", l.admin: "admin",
 	} {
 		for name := range strings.FieldsSeq(names) {
-			rows.Add([]string{name}, lane.Stats().Waiting)
+			rows.Add([]string{name}, lane.Waiting())
 		}
 	}
 	rows.Add([]string{"async_put"}, 0) // the committer has no queue of requests
@@ -65,7 +65,7 @@ func (m *meters) readBroker(rows *telemetry.Rows) {
 	r := m.node
 	claims := int64(0)
 	r.popper.Each(func(_, _ string, _ int32, p broker.PopProgress) { claims += int64(p.InFlight) })
-	permission := int64(m.node.settings.options.load().Topic.BrokerPermission)
+	permission := int64(m.node.settings.load().Topic.BrokerPermission)
 	rows.Add(nil, permission, int64(r.topics.Len()), int64(r.groups.Len()), 0, claims, r.clients.Conflicts(),
 		int64(r.puller.Held()))
 }

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ type routeRequests struct{ *names }
 func (s routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (answer, error) {
 	route, ok := s.routes.Route(h.Topic)
 	if !ok {
-		return remoting.Response{}, noRoute(h.Topic)
+		return answer{}, noRoute(h.Topic)
 	}
 	body := &protocol.TopicRouteData{
 		FilterServerTable: route.FilterServers, OrderTopicConf: route.OrderTopicConf,
@@ -45,15 +44,10 @@ func (s routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (an
 // noRoute is the answer for a topic that no broker has; the client goes on with the default topic's route
 // then.
 func noRoute(topic string) error {
-	return &protocol.Error{
-		Code: protocol.TopicNotExist,
-		Remark: fmt.Sprintf(
-			"No topic route info in name server for the topic: %s. Either it does not exist yet (create it with "+
-				"mqadmin updateTopic, or send to it where autoCreateTopicEnable is true), or its broker has not "+
-				"registered here",
-			topic,
-		),
-	}
+	return protocol.Errorf(protocol.TopicNotExist,
+		"No topic route info in name server for the topic: %s. Either it does not exist yet (create it with "+
+			"mqadmin updateTopic, or send to it where autoCreateTopicEnable is true), or its broker has not "+
+			"registered here", topic)
 }
 
 // brokerBody replaces the address of this process's broker by what the client's listener advertises.
@@ -118,11 +112,8 @@ type namesRequests struct{ *names }
 
 func (s namesRequests) register(c *call, h *protocol.RegisterBrokerRequestHeader) (answer, error) {
 	if crc := h.BodyCRC32.Or(0); crc != 0 && crc != protocol.BodyCRC32(c.Body) {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.SystemError,
-			Remark: fmt.Sprintf("crc32 not match: the header says %d, the body has %d", crc,
-				protocol.BodyCRC32(c.Body)),
-		}
+		return answer{}, protocol.Errorf(protocol.SystemError,
+			"crc32 not match: the header says %d, the body has %d", crc, protocol.BodyCRC32(c.Body))
 	}
 	reg := nameserver.Registration{
 		Cluster: cloned(h.ClusterName), BrokerName: cloned(h.BrokerName), BrokerAddr: cloned(h.BrokerAddr),
@@ -134,11 +125,11 @@ func (s namesRequests) register(c *call, h *protocol.RegisterBrokerRequestHeader
 		reg.EnableActingMaster = &h.EnableActingMaster.Value
 	}
 	if err := readRegistration(c.Body, h.Compressed, &reg); err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	result, err := s.routes.Register(&reg, time.Now())
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	answer := remoting.Response{Header: &protocol.RegisterBrokerResponseHeader{
 		HAServerAddr: result.HAServerAddr, MasterAddr: result.MasterAddr,
@@ -179,13 +170,13 @@ func dataVersionOf(v protocol.DataVersion) nameserver.DataVersion {
 
 func (s namesRequests) unregister(_ *call, h *protocol.UnRegisterBrokerRequestHeader) (answer, error) {
 	s.routes.Unregister(h.ClusterName, h.BrokerName, h.BrokerAddr)
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func (s namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestHeader) (answer, error) {
 	said, err := protocol.DecodeBody[protocol.DataVersion](c.Body)
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	changed, last, known := s.routes.CompareVersion(h.ClusterName, h.BrokerAddr, dataVersionOf(*said), time.Now())
 	answer := remoting.Response{Header: &protocol.QueryDataVersionResponseHeader{Changed: changed}}
@@ -199,7 +190,7 @@ func (s namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestH
 
 func (s namesRequests) heartbeat(_ *call, h *protocol.BrokerHeartbeatRequestHeader) (answer, error) {
 	s.routes.Heartbeat(h.ClusterName, h.BrokerAddr, time.Now())
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func (s namesRequests) wipeWritePerm(_ *call, h *protocol.WipeWritePermOfBrokerRequestHeader) (answer, error) {
@@ -218,13 +209,13 @@ func (s namesRequests) deleteTopic(_ *call, h *protocol.DeleteTopicFromNamesrvRe
 	} else {
 		s.routes.DeleteTopic(h.Topic)
 	}
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func (s namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHeader) (answer, error) {
 	body, err := protocol.DecodeBody[protocol.TopicRouteData](c.Body)
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	queues := make([]nameserver.QueueData, len(body.QueueDatas))
 	for i, q := range body.QueueDatas {
@@ -234,34 +225,30 @@ func (s namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHe
 		}
 	}
 	s.routes.RegisterTopic(cloned(h.Topic), queues)
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func (s namesRequests) putKV(_ *call, h *protocol.PutKVConfigRequestHeader) (answer, error) {
-	return remoting.Response{}, s.kv.Put(cloned(h.Namespace), cloned(h.Key), cloned(h.Value))
+	return answer{}, s.kv.Put(cloned(h.Namespace), cloned(h.Key), cloned(h.Value))
 }
 
 func (s namesRequests) getKV(_ *call, h *protocol.GetKVConfigRequestHeader) (answer, error) {
 	value, ok := s.kv.Get(h.Namespace, h.Key)
 	if !ok {
-		return remoting.Response{}, &protocol.Error{
-			Code:   protocol.QueryNotFound,
-			Remark: fmt.Sprintf("No config item, Namespace: %s Key: %s", h.Namespace, h.Key),
-		}
+		return answer{}, protocol.Errorf(protocol.QueryNotFound,
+			"No config item, Namespace: %s Key: %s", h.Namespace, h.Key)
 	}
 	return remoting.Response{Header: &protocol.GetKVConfigResponseHeader{Value: value}}, nil
 }
 
 func (s namesRequests) deleteKV(_ *call, h *protocol.DeleteKVConfigRequestHeader) (answer, error) {
-	return remoting.Response{}, s.kv.Delete(h.Namespace, h.Key)
+	return answer{}, s.kv.Delete(h.Namespace, h.Key)
 }
 
 func (s namesRequests) listKV(_ *call, h *protocol.GetKVListByNamespaceRequestHeader) (answer, error) {
 	table, ok := s.kv.List(h.Namespace)
 	if !ok {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.QueryNotFound, Remark: "No config item, Namespace: " + h.Namespace,
-		}
+		return answer{}, protocol.Errorf(protocol.QueryNotFound, "No config item, Namespace: %s", h.Namespace)
 	}
 	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: table})}, nil
 }

@@ -4,12 +4,12 @@ package service
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/config"
@@ -31,7 +31,7 @@ func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 	now := time.Now()
 	info := s.stats.RuntimeInfo(now)
 	set := func(key string, value any) { info[key] = fmt.Sprint(value) }
-	disk := diskUse(s.settings.options.load().Store.Dir)
+	disk := diskUse(s.settings.load().Store.Dir)
 	set("brokerVersionDesc", "V5_5_0")
 	set("brokerVersion", wireVersion)
 	set("roquetVersion", s.version)
@@ -55,8 +55,7 @@ func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query,
 		"ack": s.lanes.ack,
 	} {
-		now := lane.Stats()
-		set(name+"ThreadPoolQueueSize", now.Waiting)
+		set(name+"ThreadPoolQueueSize", lane.Waiting())
 		set(name+"ThreadPoolQueueCapacity", lane.Capacity())
 		set(name+"ThreadPoolQueueHeadWaitTimeMills", 0)
 	}
@@ -84,9 +83,9 @@ func humanBytes(n uint64) string {
 }
 
 // deleteExpired drops what retention allows now: DELETE_EXPIRED_COMMITLOG 329.
-func (s nodeRequests) deleteExpired(ctx context.Context, _ *remoting.Call) (remoting.Response, error) {
-	_, err := s.store.Retain(ctx)
-	return remoting.Response{}, err
+func (s nodeRequests) deleteExpired(c *call) (answer, error) {
+	_, err := s.store.Retain(c.Context())
+	return answer{}, err
 }
 
 // haStatus says that there are no replicas.
@@ -98,7 +97,7 @@ func (s nodeRequests) haStatus(*call) (answer, error) {
 // settings is the configuration as administrators see and change it. A change is taken by everybody in
 // watchers.
 type settings struct {
-	options  *live
+	current  atomic.Pointer[config.Config] // in force
 	log      *slog.Logger
 	watchers []func(*config.Config)
 	mu       sync.Mutex // one change at a time
@@ -106,11 +105,19 @@ type settings struct {
 	changed  time.Time
 }
 
+func newSettings(cfg *config.Config, log *slog.Logger) *settings {
+	s := &settings{log: log.With("component", "settings"), changed: time.Now()}
+	s.current.Store(cfg)
+	return s
+}
+
+func (s *settings) load() *config.Config { return s.current.Load() }
+
 func (s *settings) show(*call) (answer, error) {
 	s.mu.Lock()
 	version := protocol.DataVersion{Counter: s.changes, TimestampMillis: s.changed.UnixMilli()}
 	s.mu.Unlock()
-	cfg := s.options.load()
+	cfg := s.load()
 	var text bytes.Buffer
 	for _, setting := range cfg.Settings() {
 		value := setting.Shown()
@@ -127,7 +134,7 @@ func (s *settings) show(*call) (answer, error) {
 
 // showNames answers GET_NAMESRV_CONFIG 319: the same settings with the name server's port.
 func (s *settings) showNames(*call) (answer, error) {
-	cfg := s.options.load()
+	cfg := s.load()
 	text := fmt.Sprintf(
 		"listenPort=%d\nbindAddress=%s\nkvConfigPath=%s/namesrv/kvConfig.json\norderMessageEnable=true\n"+
 			"enableAllTopicList=true\nscanNotActiveBrokerInterval=5000\nclusterTest=false\n",
@@ -141,23 +148,21 @@ func (s *settings) showNames(*call) (answer, error) {
 func (s *settings) update(c *call) (answer, error) {
 	values, err := config.ParseProperties(string(c.Body))
 	if err != nil {
-		return remoting.Response{}, &protocol.Error{Code: protocol.InvalidParameter, Remark: err.Error()}
+		return answer{}, &protocol.Error{Code: protocol.InvalidParameter, Remark: err.Error()}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, err := s.options.load().Update(values)
+	next, err := s.load().Update(values)
 	if err != nil {
-		return remoting.Response{}, &protocol.Error{
-			Code:   protocol.NoPermission,
-			Remark: "nothing was changed: " + strings.ReplaceAll(err.Error(), "\n", "; "),
-		}
+		return answer{}, protocol.Errorf(protocol.NoPermission,
+			"nothing was changed: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	s.options.p.Store(next)
+	s.current.Store(next)
 	for _, watch := range s.watchers {
 		watch(next)
 	}
 	s.changes++
 	s.changed = time.Now()
 	s.log.Info("configuration changed", "keys", len(values), "remote_addr", c.Peer.RemoteAddr())
-	return remoting.Response{}, nil
+	return answer{}, nil
 }

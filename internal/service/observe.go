@@ -3,7 +3,6 @@
 package service
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,10 +26,8 @@ func (s observeRequests) consumerConnections(
 ) (answer, error) {
 	group, ok := s.clients.Group(h.ConsumerGroup)
 	if !ok {
-		return remoting.Response{}, &protocol.Error{
-			Code:   protocol.ConsumerNotOnline,
-			Remark: fmt.Sprintf("the consumer group[%s] not online", h.ConsumerGroup),
-		}
+		return answer{}, protocol.Errorf(protocol.ConsumerNotOnline,
+			"the consumer group[%s] not online", h.ConsumerGroup)
 	}
 	body := &protocol.ConsumerConnection{
 		ConsumeFromWhere: protocol.ConsumeFromWhere(group.FromWhere), ConsumeType: protocol.ConsumeType(group.Type),
@@ -64,9 +61,7 @@ func (s observeRequests) producerConnections(
 ) (answer, error) {
 	members := s.clients.Producers(h.ProducerGroup)
 	if len(members) == 0 {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.SystemError, Remark: fmt.Sprintf("the producer group[%s] not exist", h.ProducerGroup),
-		}
+		return answer{}, protocol.Errorf(protocol.SystemError, "the producer group[%s] not exist", h.ProducerGroup)
 	}
 	body := &protocol.ProducerConnection{ConnectionSet: connections(members)}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
@@ -199,7 +194,7 @@ func (s observeRequests) subscription(
 func (s observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		return remoting.Response{}, broker.NoTopic(h.Topic)
+		return answer{}, broker.NoTopic(h.Topic)
 	}
 	body := &protocol.QueryConsumeTimeSpanBody{}
 	for id := range cfg.WriteQueueNums {
@@ -236,9 +231,8 @@ func (s observeRequests) delay(
 func (s observeRequests) statistics(_ *call, h *protocol.ViewBrokerStatsDataRequestHeader) (answer, error) {
 	seen, ok := s.stats.View(h.StatsName, h.StatsKey)
 	if !ok {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.SystemError, Remark: fmt.Sprintf("The stats <%s> <%s> not exist", h.StatsName, h.StatsKey),
-		}
+		return answer{}, protocol.Errorf(protocol.SystemError,
+			"The stats <%s> <%s> not exist", h.StatsName, h.StatsKey)
 	}
 	item := func(s broker.Snapshot) protocol.BrokerStatsItem {
 		return protocol.BrokerStatsItem{Sum: s.Sum, TPS: s.TPS, AvgPT: s.AvgPT}

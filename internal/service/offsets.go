@@ -24,28 +24,26 @@ func (s offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHea
 	zero := h.SetZeroIfNotFound.Or(true)
 	at, ok := s.queries.ConsumerOffset(h.ConsumerGroup, h.Topic, h.QueueID, zero)
 	if !ok && (!zero || s.queries.MaxOffset(h.Topic, h.QueueID) > 0) { // else it begins before the first message
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.QueryNotFound, Remark: "Not found, maybe this group consumer boot first",
-		}
+		return answer{}, protocol.Errorf(protocol.QueryNotFound, "Not found, maybe this group consumer boot first")
 	}
 	return remoting.Response{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 func (s offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
-		return remoting.Response{}, broker.NoTopic(h.Topic)
+		return answer{}, broker.NoTopic(h.Topic)
 	}
 	if _, ok := s.groups.Lookup(h.ConsumerGroup); !ok && !broker.IsSystemGroup(h.ConsumerGroup) {
-		return remoting.Response{}, broker.NoGroup(h.ConsumerGroup)
+		return answer{}, broker.NoGroup(h.ConsumerGroup)
 	}
 	s.offsets.Commit(h.ConsumerGroup, h.Topic, h.QueueID, message.QueueOffset(h.CommitOffset))
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func (s offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) (answer, error) {
 	at, err := s.byTime(h.Topic, h.QueueID, h.Timestamp, strings.EqualFold(h.BoundaryType, "upper"))
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	return remoting.Response{Header: &protocol.SearchOffsetResponseHeader{Offset: int64(at)}}, nil
 }
@@ -144,16 +142,12 @@ func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	for id, at := range targets {
 		body.OffsetTable[s.self.queue(cfg.Name, id)] = int64(at)
 	}
-	if !s.settings.options.load().Message.ServerSideReset {
+	if !s.settings.load().Message.ServerSideReset {
 		s.push(c, cfg.Name, h, body)
 		return
 	}
 	s.offsets.Reset(cloned(h.Group), cfg.Name, targets, func(err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
-		c.ReplyLater(remoting.Response{Body: protocol.EncodeBody(body)})
+		c.AnswerLater(answer{Body: protocol.EncodeBody(body)}, err)
 	})
 }
 
@@ -164,10 +158,9 @@ func (s resetRequests) push(
 ) {
 	members := s.clients.Members(h.Group)
 	if len(members) == 0 {
-		c.Fail(&protocol.Error{Code: protocol.ConsumerNotOnline, Remark: fmt.Sprintf(
-			"Consumer not online, so can not reset offset, Group: %s Topic: %s Timestamp: %d", h.Group, topic,
-			h.Timestamp,
-		)})
+		c.Fail(protocol.Errorf(protocol.ConsumerNotOnline,
+			"Consumer not online, so can not reset offset, Group: %s Topic: %s Timestamp: %d",
+			h.Group, topic, h.Timestamp))
 		return
 	}
 	forC := &protocol.ResetOffsetBodyForC{}
@@ -203,8 +196,8 @@ func (s resetRequests) targets(
 		low, high, _ := s.store.Bounds(cfg.Name, h.QueueID)
 		at := message.QueueOffset(h.Offset.Value)
 		if at < low || at > high+1 {
-			return nil, &protocol.Error{Code: protocol.SystemError, Remark: fmt.Sprintf(
-				"Target offset %d not in consume queue range [%d-%d]", at, low, high)}
+			return nil, protocol.Errorf(protocol.SystemError,
+				"Target offset %d not in consume queue range [%d-%d]", at, low, high)
 		}
 		return map[int32]message.QueueOffset{h.QueueID: at}, nil
 	}
@@ -245,7 +238,7 @@ func (s resetRequests) clone(_ *call, h *protocol.CloneGroupOffsetRequestHeader)
 		}
 		s.offsets.Clone(cloned(h.SrcGroup), cloned(h.DestGroup), topic)
 	}
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func (s resetRequests) correction(_ *call, h *protocol.QueryCorrectionOffsetHeader) (answer, error) {

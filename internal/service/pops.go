@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
@@ -36,6 +35,7 @@ type popCall struct {
 	popper *broker.Popper
 	call   *remoting.Call
 	answer protocol.PopMessageResponseHeader
+	notice *protocol.NotificationResponseHeader // of a NOTIFICATION; nil for a receive
 }
 
 func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
@@ -97,14 +97,18 @@ func popDone(req *broker.PopRequest, err error) {
 		r.call.FailLater(err)
 		return
 	}
-	switch result := req.Result(); result.Outcome {
-	case broker.PopFound:
+	switch result := req.Result(); {
+	case r.notice != nil:
+		r.notice.HasMsg = result.Outcome == broker.PopFound
+		r.notice.PollingFull = result.Outcome == broker.PopPollingFull
+		r.call.ReplyLater(answer{Header: r.notice})
+	case result.Outcome == broker.PopFound:
 		if r.call.Done() { // its client left while it waited, or while the claim was stored
 			r.popper.Release(req)
 			return
 		}
 		r.found(result)
-	case broker.PopPollingFull:
+	case result.Outcome == broker.PopPollingFull:
 		r.reply(protocol.PollingFull, "")
 	default:
 		r.reply(protocol.PollingTimeout, "")
@@ -182,21 +186,18 @@ func ackDone(req *broker.SettleRequest, err error) {
 	switch {
 	case !ok:
 		panic("an acknowledgement without its call")
-	case err != nil:
-		r.call.FailLater(err)
-	case req.Results[0] != nil:
-		r.call.FailLater(req.Results[0])
-	default:
-		r.call.ReplyLater(remoting.Response{})
+	case err == nil:
+		err = req.Results[0]
 	}
+	r.call.AnswerLater(answer{}, err)
 }
 
 // handleOf reads a receipt handle and checks that the header says the same.
 func handleOf(text string, queueID int32, offset int64) (pop.Handle, error) {
 	h, err := pop.ParseHandle(text)
 	if err == nil && (h.QueueID != queueID || int64(h.Offset) != offset) {
-		err = &protocol.Error{Code: protocol.MessageIllegal, Remark: fmt.Sprintf(
-			"extraInfo [%s] is not of queueId %d offset %d", text, queueID, offset)}
+		err = protocol.Errorf(protocol.MessageIllegal,
+			"extraInfo [%s] is not of queueId %d offset %d", text, queueID, offset)
 	}
 	return h, err
 }
@@ -265,32 +266,24 @@ func retryFlag(text string) int32 {
 
 // ackReceipts acknowledges the messages of a door's handles and says of each what came of it.
 func (s popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
-	answer := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
-	req := &broker.SettleRequest{
-		Group:   h.ConsumerGroup,
-		Topic:   h.Topic,
-		Handles: make([]pop.Handle, 0, len(h.Handles)),
-	}
+	said := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
+	req := &broker.SettleRequest{Group: h.ConsumerGroup, Topic: h.Topic, Handles: make([]pop.Handle, 0, len(h.Handles))}
 	at := make([]int, 0, len(h.Handles))
 	for i, text := range h.Handles {
 		handle, err := pop.ParseHandle(text)
 		if err != nil {
-			answer.Refused[i] = refusedHandle(err)
+			said.Refused[i] = refusedHandle(err)
 			continue
 		}
 		req.Handles, at = append(req.Handles, handle), append(at, i)
 	}
 	req.Done = func(req *broker.SettleRequest, err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
 		for j, refused := range req.Results {
 			if refused != nil {
-				answer.Refused[at[j]] = refusedHandle(refused)
+				said.Refused[at[j]] = refusedHandle(refused)
 			}
 		}
-		c.ReplyLater(remoting.Response{Header: answer})
+		c.AnswerLater(answer{Header: said}, err)
 	}
 	s.popper.Ack(req)
 }
@@ -351,22 +344,18 @@ func renewDone(req *broker.SettleRequest, err error) {
 	switch {
 	case !ok:
 		panic("a change of an invisible time without its call")
-	case err != nil:
-		r.call.FailLater(err)
-	case req.Results[0] != nil:
-		r.call.FailLater(req.Results[0])
-	case r.call.Protocol == remoting.ProtocolRemoting:
-		h := &req.Handles[0]
-		r.answer = protocol.ChangeInvisibleTimeResponseHeader{
-			PopTime: h.PopTime, InvisibleTime: h.Invisible, ReviveQID: h.ReviveQueueID,
-		}
-		r.call.ReplyLater(remoting.Response{Header: &r.answer})
-	default:
-		h := &req.Handles[0]
-		r.call.ReplyLater(remoting.Response{Header: &protocol.ReceiptsResponseHeader{
-			Handles: []string{h.String()}, VisibleAt: h.VisibleAt(),
-		}})
+	case err == nil:
+		err = req.Results[0]
 	}
+	h := &req.Handles[0]
+	r.answer = protocol.ChangeInvisibleTimeResponseHeader{
+		PopTime: h.PopTime, InvisibleTime: h.Invisible, ReviveQID: h.ReviveQueueID,
+	}
+	var header protocol.Header = &r.answer
+	if r.call.Protocol != remoting.ProtocolRemoting {
+		header = &protocol.ReceiptsResponseHeader{Handles: []string{h.String()}, VisibleAt: h.VisibleAt()}
+	}
+	r.call.AnswerLater(answer{Header: header}, err)
 }
 
 // sendBack answers CONSUMER_SEND_MSG_BACK of a receipt handle and leaves a native client's to next.
@@ -389,43 +378,15 @@ func (s popRequests) sendBack(next remoting.Processor) remoting.Processor {
 	}
 }
 
-// notice is a NOTIFICATION under way.
-type notice struct {
-	broker.PopRequest
-	call   *remoting.Call
-	answer protocol.NotificationResponseHeader
-}
-
 // notification is answered when there is something to receive, or when the client's time is up.
 func (s popRequests) notification(c *call, h *protocol.NotificationRequestHeader) {
-	r := &notice{call: c}
+	r := &popCall{call: c, notice: new(protocol.NotificationResponseHeader)}
 	r.Group, r.Topic, r.QueueID, r.AttemptID = h.ConsumerGroup, h.Topic, h.QueueID, h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
 	r.Order = orderOf(c, h.Order.Or(false))
 	r.Wait, _ = waitOf(h.PollTime, h.BornTime)
-	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, noticeDone, holdNotice
+	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
 	s.popper.Notify(&r.PopRequest)
-}
-
-func holdNotice(req *broker.PopRequest) bool {
-	r, ok := req.Owner.(*notice)
-	return ok && r.call.Suspend(nil)
-}
-
-func noticeDone(req *broker.PopRequest, err error) {
-	r, ok := req.Owner.(*notice)
-	switch {
-	case !ok:
-		panic("a notification without its call")
-	case errors.Is(err, broker.ErrCanceled):
-		r.call.Cancel(remoting.ErrConnClosed)
-	case err != nil:
-		r.call.FailLater(err)
-	default:
-		outcome := req.Result().Outcome
-		r.answer.HasMsg, r.answer.PollingFull = outcome == broker.PopFound, outcome == broker.PopPollingFull
-		r.call.ReplyLater(remoting.Response{Header: &r.answer})
-	}
 }
 
 // peek answers with what a receive would get, and receives nothing: PEEK_MESSAGE 200052.
@@ -436,7 +397,7 @@ func (s popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answer
 		MaxCount: int(h.MaxMsgNums),
 	})
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	answer := remoting.Response{
 		Header: &protocol.PopMessageResponseHeader{RestNum: rest}, Remark: store.Found.String(),
@@ -454,7 +415,7 @@ func (s popRequests) peek(_ *call, h *protocol.PeekMessageRequestHeader) (answer
 // pollingInfo answers how many receives wait.
 func (s popRequests) pollingInfo(_ *call, h *protocol.PollingInfoRequestHeader) (answer, error) {
 	if _, ok := s.topics.Lookup(h.Topic); !ok {
-		return remoting.Response{}, broker.NoTopic(h.Topic)
+		return answer{}, broker.NoTopic(h.Topic)
 	}
 	n := s.popper.PollingCount(h.ConsumerGroup, h.Topic, h.QueueID)
 	return remoting.Response{Header: &protocol.PollingInfoResponseHeader{PollingNum: int32(n)}}, nil

@@ -28,14 +28,6 @@ type pullCall struct {
 const pullLitePull = 0x10
 
 func (s pullRequests) pull(c *call, h *protocol.PullMessageRequestHeader) {
-	s.start(c, h, h.SysFlag&pullLitePull != 0)
-}
-
-func (s pullRequests) litePull(c *call, h *protocol.PullMessageRequestHeader) {
-	s.start(c, h, true)
-}
-
-func (s pullRequests) start(c *remoting.Call, h *protocol.PullMessageRequestHeader, lite bool) {
 	r := &pullCall{call: c}
 	r.Group, r.Topic, r.QueueID = h.ConsumerGroup, h.Topic, h.QueueID
 	r.Offset, r.MaxCount, r.SysFlag = message.QueueOffset(h.QueueOffset), int(h.MaxMsgNums), h.SysFlag
@@ -43,7 +35,7 @@ func (s pullRequests) start(c *remoting.Call, h *protocol.PullMessageRequestHead
 	r.CommitOffset = message.QueueOffset(h.CommitOffset)
 	r.Suspend = time.Duration(min(max(h.SuspendTimeoutMillis, 0), maxSuspendMillis)) * time.Millisecond
 	r.Subscription = broker.PullExpression{Text: h.Subscription, Type: h.ExpressionType, Version: h.SubVersion}
-	r.LitePull, r.Peer = lite, c.Peer.ID()
+	r.LitePull, r.Peer = h.SysFlag&pullLitePull != 0 || c.Code == protocol.LitePullMessage, c.Peer.ID()
 	r.Owner, r.Done, r.Holding = r, pullDone, holdPull
 	s.puller.Pull(&r.PullRequest)
 }

@@ -30,41 +30,37 @@ func (s queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (an
 	unique := h.UniqueKeyQuery.Or(false) || h.IndexType == indexTypeUnique
 	records, err := s.queries.ByKey(broker.KeyQuery{
 		Topic: h.Topic, Key: h.Key, Unique: unique, Begin: h.BeginTimestamp, End: h.EndTimestamp,
-		Limit: min(int(h.MaxNum), max(int(s.settings.options.load().Message.QueryMaxNum), broker.DefaultQueryCount)),
+		Limit: min(int(h.MaxNum), max(int(s.settings.load().Message.QueryMaxNum), broker.DefaultQueryCount)),
 	})
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
-	answer := remoting.Response{
+	found := answer{
 		Header: &protocol.QueryMessageResponseHeader{IndexLastUpdatePhyoffset: int64(s.store.End())},
 	}
 	size := 0
 	for _, rec := range records {
-		if size += len(rec); size > maxQueryBytes && len(answer.Bodies) > 0 {
+		if size += len(rec); size > maxQueryBytes && len(found.Bodies) > 0 {
 			break
 		}
-		answer.Bodies = append(answer.Bodies, rec)
+		found.Bodies = append(found.Bodies, rec)
 	}
-	if len(answer.Bodies) == 0 {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.QueryNotFound, Remark: "can not find message, maybe time range not correct",
-		}
+	if len(found.Bodies) == 0 {
+		return answer{}, protocol.Errorf(protocol.QueryNotFound, "can not find message, maybe time range not correct")
 	}
-	return answer, nil
+	return found, nil
 }
 
 func (s queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (answer, error) {
 	rec, err := s.store.Record(message.LogOffset(h.Offset))
 	if errors.Is(err, store.ErrNotFound) {
-		return remoting.Response{}, &protocol.Error{
-			Code: protocol.SystemError, Remark: fmt.Sprintf("can not find message by the offset, %d", h.Offset),
-		}
+		return answer{}, protocol.Errorf(protocol.SystemError, "can not find message by the offset, %d", h.Offset)
 	}
 	if err == nil {
 		err = s.mayOn.record(c, auth.Sub|auth.Get, rec)
 	}
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	return remoting.Response{Body: rec}, nil
 }
@@ -74,21 +70,21 @@ func (s queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueReques
 	low, high, ok := s.store.Bounds(h.Topic, h.QueueID)
 	if !ok {
 		if _, exists := s.topics.Lookup(h.Topic); !exists {
-			return remoting.Response{}, broker.NoTopic(h.Topic)
+			return answer{}, broker.NoTopic(h.Topic)
 		}
 	}
 	body := &protocol.QueryConsumeQueueResponseBody{MinQueueIndex: int64(low), MaxQueueIndex: int64(high)}
 	match, err := s.subscription(body, h)
 	if err != nil {
-		return remoting.Response{}, err
+		return answer{}, err
 	}
 	last := min(h.Index+int64(min(max(h.Count, 0), maxQueueEntries)), int64(high))
 	for at := max(h.Index, int64(low)); at < last; at++ {
 		body.QueueData = append(body.QueueData, s.entry(h.Topic, h.QueueID, message.QueueOffset(at), match))
 	}
 	if len(body.QueueData) == 0 {
-		return remoting.Response{}, &protocol.Error{Code: protocol.SystemError, Remark: fmt.Sprintf(
-			"Index %d of %s/%d has no messages: the queue holds [%d, %d)", h.Index, h.Topic, h.QueueID, low, high)}
+		return answer{}, protocol.Errorf(protocol.SystemError,
+			"Index %d of %s/%d has no messages: the queue holds [%d, %d)", h.Index, h.Topic, h.QueueID, low, high)
 	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }

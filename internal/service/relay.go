@@ -32,10 +32,7 @@ func (s relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirect
 	_, at, err := message.ParseOffsetMsgID(h.MsgID)
 	if err != nil {
 		c.Fail(
-			&protocol.Error{
-				Code:   protocol.InvalidParameter,
-				Remark: "msgId " + h.MsgID + " is no offset message id: " + err.Error(),
-			},
+			protocol.Errorf(protocol.InvalidParameter, "msgId %s is no offset message id: %s", h.MsgID, err.Error()),
 		)
 		return
 	}
@@ -73,14 +70,10 @@ func (s relayRequests) relay(
 
 func relayError(group, clientID string, err error) error {
 	if errors.Is(err, remoting.ErrTimeout) {
-		return &protocol.Error{
-			Code:   protocol.ConsumeMsgTimeout,
-			Remark: "consumer <" + group + "> <" + clientID + "> did not answer within " + relayTimeout.String(),
-		}
+		return protocol.Errorf(protocol.ConsumeMsgTimeout,
+			"consumer <%s> <%s> did not answer within %s", group, clientID, relayTimeout.String())
 	}
-	return &protocol.Error{
-		Code: protocol.SystemError, Remark: "invoke consumer <" + group + "> <" + clientID + ">: " + err.Error(),
-	}
+	return protocol.Errorf(protocol.SystemError, "invoke consumer <%s> <%s>: %s", group, clientID, err.Error())
 }
 
 // status asks the clients of a group how far they are in a topic's queues.
@@ -93,12 +86,7 @@ func (s relayRequests) status(c *call, h *protocol.GetConsumerStatusRequestHeade
 		}
 	}
 	if len(asked) == 0 {
-		c.Fail(
-			&protocol.Error{
-				Code:   protocol.SystemError,
-				Remark: "No Any Consumer online in the consumer group: [" + group + "]",
-			},
-		)
+		c.Fail(protocol.Errorf(protocol.SystemError, "No Any Consumer online in the consumer group: [%s]", group))
 		return
 	}
 	body := &protocol.GetConsumerStatusBody{ConsumerTable: map[string]map[protocol.MessageQueue]int64{}}

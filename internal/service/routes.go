@@ -15,43 +15,13 @@ type (
 	answer = r.Response
 )
 
-// headerOf is a pointer to a header.
-type headerOf[H any] interface {
-	*H
-	p.Header
+// handleText is remoting's HandleBody for what gets the body decoded.
+func handleText[T any, B p.BodyOf[T]](fn func(c *call, body *T) (answer, error)) r.Processor {
+	return handleTextAsync[T, B](func(c *call, body *T) { c.Answer(fn(c, body)) })
 }
 
-type bodyOf[T any] interface {
-	*T
-	p.Body
-}
-
-// handle, handleAsync and handleBody are remoting's Handle, HandleAsync and HandleBody of what needs no context.
-func handle[H any, P headerOf[H]](fn func(c *call, h P) (answer, error)) r.Processor {
-	return r.Handle(func(_ context.Context, c *call, h P) (answer, error) { return fn(c, h) })
-}
-
-func handleAsync[H any, P headerOf[H]](fn func(c *call, h P)) r.Processor {
-	return r.HandleAsync(func(_ context.Context, c *call, h P) { fn(c, h) })
-}
-
-func handleBody(fn func(c *call) (answer, error)) r.Processor {
-	return r.HandleBody(func(_ context.Context, c *call) (answer, error) { return fn(c) })
-}
-
-// handleText is handleBody of what gets the body decoded.
-func handleText[T any, B bodyOf[T]](fn func(c *call, body *T) (answer, error)) r.Processor {
-	return handleBody(func(c *call) (answer, error) {
-		body, err := p.DecodeBody[T, B](c.Body)
-		if err != nil {
-			return answer{}, err
-		}
-		return fn(c, body)
-	})
-}
-
-// handleTextAsync is handleText of what ends the call itself.
-func handleTextAsync[T any, B bodyOf[T]](fn func(c *call, body *T)) r.Processor {
+// handleTextAsync is handleText for what ends the call itself.
+func handleTextAsync[T any, B p.BodyOf[T]](fn func(c *call, body *T)) r.Processor {
 	return func(_ context.Context, c *call) {
 		body, err := p.DecodeBody[T, B](c.Body)
 		if err != nil {
@@ -80,110 +50,110 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 	timers, backups, users, replies := timerRequests{n}, backupRequests{n}, userRequests{n}, replyRequests{n}
 	return []r.Route{
 		// Producers
-		at(p.SendMessage, l.send, fast.send, handleAsync(sends.send)),
-		at(p.SendMessageV2, l.send, fast.send, handleAsync(sends.send)),
-		at(p.SendBatchMessage, l.send, fast.send, handleAsync(sends.sendBatch)),
+		at(p.SendMessage, l.send, fast.send, r.HandleAsync(sends.send)),
+		at(p.SendMessageV2, l.send, fast.send, r.HandleAsync(sends.send)),
+		at(p.SendBatchMessage, l.send, fast.send, r.HandleAsync(sends.send)),
 
-		at(p.EndTransaction, l.send, fast.send, handleAsync(transactions.end)),
-		at(p.RecallMessage, l.send, fast.send, handleAsync(recalls.recall)),
-		at(p.SendReplyMessage, l.send, fast.send, handleAsync(replies.reply)),
-		at(p.SendReplyMessageV2, l.send, fast.send, handleAsync(replies.reply)),
-		at(p.ResumeCheckHalfMessage, l.admin, fast.admin, handleAsync(transactions.resume)),
+		at(p.EndTransaction, l.send, fast.send, r.HandleAsync(transactions.end)),
+		at(p.RecallMessage, l.send, fast.send, r.HandleAsync(recalls.recall)),
+		at(p.SendReplyMessage, l.send, fast.send, r.HandleAsync(replies.reply)),
+		at(p.SendReplyMessageV2, l.send, fast.send, r.HandleAsync(replies.reply)),
+		at(p.ResumeCheckHalfMessage, l.admin, fast.admin, r.HandleAsync(transactions.resume)),
 
 		// Consumers
-		at(p.PullMessage, l.pull, nil, handleAsync(pulls.pull)),
-		at(p.LitePullMessage, l.pull, nil, handleAsync(pulls.litePull)),
-		at(p.ConsumerSendMsgBack, l.send, fast.send, pops.sendBack(handleAsync(sends.sendBack))),
-		at(p.QueryConsumerOffset, l.client, fast.client, handle(offsets.query)),
-		at(p.UpdateConsumerOffset, l.client, fast.client, handle(offsets.update)),
-		at(p.GetConsumerListByGroup, l.client, fast.client, handle(clients.consumerList)),
+		at(p.PullMessage, l.pull, nil, r.HandleAsync(pulls.pull)),
+		at(p.LitePullMessage, l.pull, nil, r.HandleAsync(pulls.pull)),
+		at(p.ConsumerSendMsgBack, l.send, fast.send, pops.sendBack(r.HandleAsync(sends.sendBack))),
+		at(p.QueryConsumerOffset, l.client, fast.client, r.Handle(offsets.query)),
+		at(p.UpdateConsumerOffset, l.client, fast.client, r.Handle(offsets.update)),
+		at(p.GetConsumerListByGroup, l.client, fast.client, r.Handle(clients.consumerList)),
 		at(p.LockBatchMQ, l.client, fast.client, handleText(clients.lock)),
 		at(p.UnlockBatchMQ, l.client, fast.client, handleText(clients.unlock)),
-		at(p.GetMaxOffset, l.client, fast.client, handle(offsets.maximum)),
-		at(p.GetMinOffset, l.client, fast.client, handle(offsets.minimum)),
-		at(p.SearchOffsetByTimestamp, l.query, fast.query, handle(offsets.search)),
-		at(p.GetEarliestMsgStoreTime, l.query, fast.query, handle(offsets.earliest)),
-		at(p.QueryMessage, l.query, fast.query, handle(queries.byKey)),
-		at(p.ViewMessageByID, l.query, fast.query, handle(queries.byOffset)),
+		at(p.GetMaxOffset, l.client, fast.client, r.Handle(offsets.maximum)),
+		at(p.GetMinOffset, l.client, fast.client, r.Handle(offsets.minimum)),
+		at(p.SearchOffsetByTimestamp, l.query, fast.query, r.Handle(offsets.search)),
+		at(p.GetEarliestMsgStoreTime, l.query, fast.query, r.Handle(offsets.earliest)),
+		at(p.QueryMessage, l.query, fast.query, r.Handle(queries.byKey)),
+		at(p.ViewMessageByID, l.query, fast.query, r.Handle(queries.byOffset)),
 
 		// Consumers that share queues
-		at(p.PopMessage, l.pull, nil, handleAsync(pops.pop)),
-		at(p.AckMessage, l.ack, fast.ack, handleAsync(pops.ack)),
+		at(p.PopMessage, l.pull, nil, r.HandleAsync(pops.pop)),
+		at(p.AckMessage, l.ack, fast.ack, r.HandleAsync(pops.ack)),
 		at(p.BatchAckMessage, l.ack, fast.ack, pops.ackBatch),
-		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, pops.renewReceipt(handleAsync(pops.changeInvisible))),
-		at(p.Notification, l.pull, nil, handleAsync(pops.notification)),
-		at(p.PeekMessage, l.pull, nil, handle(pops.peek)),
-		at(p.PollingInfo, l.client, fast.client, handle(pops.pollingInfo)),
+		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, pops.renewReceipt(r.HandleAsync(pops.changeInvisible))),
+		at(p.Notification, l.pull, nil, r.HandleAsync(pops.notification)),
+		at(p.PeekMessage, l.pull, nil, r.Handle(pops.peek)),
+		at(p.PollingInfo, l.client, fast.client, r.Handle(pops.pollingInfo)),
 		at(p.QueryAssignment, l.admin, fast.admin, r.HandleBody(assigns.query)),
 		at(p.SetMessageRequestMode, l.admin, fast.admin, handleTextAsync(assigns.setMode)),
-		at(p.GetAllMessageRequestMode, l.admin, fast.admin, handleBody(assigns.allModes)),
+		at(p.GetAllMessageRequestMode, l.admin, fast.admin, r.HandleBody(assigns.allModes)),
 
 		// Both
 		at(p.HeartBeat, l.client, fast.client, handleTextAsync(clients.heartBeat)),
-		at(p.UnregisterClient, l.client, fast.client, handle(clients.unregister)),
+		at(p.UnregisterClient, l.client, fast.client, r.Handle(clients.unregister)),
 		at(p.CheckClientConfig, l.client, fast.client, handleText(clients.checkConfig)),
 
 		// Topics
-		at(p.UpdateAndCreateTopic, l.admin, fast.admin, handleAsync(topics.update)),
+		at(p.UpdateAndCreateTopic, l.admin, fast.admin, r.HandleAsync(topics.update)),
 		at(p.UpdateAndCreateTopicList, l.admin, fast.admin, handleTextAsync(topics.updateList)),
-		at(p.DeleteTopicInBroker, l.admin, fast.admin, handleAsync(topics.remove)),
-		at(p.GetTopicConfig, l.admin, fast.admin, handle(topics.config)),
-		at(p.GetAllTopicConfig, l.admin, fast.admin, handle(topics.configs)),
-		at(p.GetTopicStatsInfo, l.admin, fast.admin, handle(topics.statistics)),
-		at(p.GetSystemTopicListFromBroker, l.admin, fast.admin, handleBody(topics.system)),
-		at(p.CleanUnusedTopic, l.admin, fast.admin, handleBody(topics.cleanUnused)),
-		at(p.CleanExpiredConsumeQueue, l.admin, fast.admin, handleBody(topics.cleanUnused)),
+		at(p.DeleteTopicInBroker, l.admin, fast.admin, r.HandleAsync(topics.remove)),
+		at(p.GetTopicConfig, l.admin, fast.admin, r.Handle(topics.config)),
+		at(p.GetAllTopicConfig, l.admin, fast.admin, r.Handle(topics.configs)),
+		at(p.GetTopicStatsInfo, l.admin, fast.admin, r.Handle(topics.statistics)),
+		at(p.GetSystemTopicListFromBroker, l.admin, fast.admin, r.HandleBody(topics.system)),
+		at(p.CleanUnusedTopic, l.admin, fast.admin, r.HandleBody(topics.cleanUnused)),
+		at(p.CleanExpiredConsumeQueue, l.admin, fast.admin, r.HandleBody(topics.cleanUnused)),
 
 		// Groups
 		at(p.UpdateAndCreateSubscriptionGroup, l.admin, fast.admin, handleTextAsync(groups.update)),
 		at(p.UpdateAndCreateSubscriptionGroupList, l.admin, fast.admin, handleTextAsync(groups.updateList)),
-		at(p.DeleteSubscriptionGroup, l.admin, fast.admin, handleAsync(groups.remove)),
-		at(p.GetAllSubscriptionGroupConfig, l.admin, fast.admin, handle(groups.configs)),
-		at(p.GetSubscriptionGroupConfig, l.admin, fast.admin, handle(groups.config)),
-		at(p.UpdateAndGetGroupForbidden, l.admin, fast.admin, handleAsync(groups.forbidden)),
-		at(p.GetAllConsumerOffset, l.admin, fast.admin, handleBody(offsets.all)),
-		at(p.InvokeBrokerToResetOffset, l.admin, fast.admin, handleAsync(resets.reset)),
-		at(p.CloneGroupOffset, l.admin, fast.admin, handle(resets.clone)),
-		at(p.QueryCorrectionOffset, l.admin, fast.admin, handle(resets.correction)),
+		at(p.DeleteSubscriptionGroup, l.admin, fast.admin, r.HandleAsync(groups.remove)),
+		at(p.GetAllSubscriptionGroupConfig, l.admin, fast.admin, r.Handle(groups.configs)),
+		at(p.GetSubscriptionGroupConfig, l.admin, fast.admin, r.Handle(groups.config)),
+		at(p.UpdateAndGetGroupForbidden, l.admin, fast.admin, r.HandleAsync(groups.forbidden)),
+		at(p.GetAllConsumerOffset, l.admin, fast.admin, r.HandleBody(offsets.all)),
+		at(p.InvokeBrokerToResetOffset, l.admin, fast.admin, r.HandleAsync(resets.reset)),
+		at(p.CloneGroupOffset, l.admin, fast.admin, r.Handle(resets.clone)),
+		at(p.QueryCorrectionOffset, l.admin, fast.admin, r.Handle(resets.correction)),
 
 		// Who is connected, how far is everybody
-		at(p.GetConsumerConnectionList, l.admin, fast.admin, handle(observe.consumerConnections)),
-		at(p.GetProducerConnectionList, l.admin, fast.admin, handle(observe.producerConnections)),
-		at(p.GetAllProducerInfo, l.admin, fast.admin, handleBody(observe.producers)),
-		at(p.GetConsumeStats, l.admin, fast.admin, handle(observe.consumeStats)),
-		at(p.GetBrokerConsumeStats, l.admin, fast.admin, handle(observe.allConsumeStats)),
-		at(p.QueryTopicConsumeByWho, l.admin, fast.admin, handle(observe.groupsOfTopic)),
-		at(p.QueryTopicsByConsumer, l.admin, fast.admin, handle(observe.topicsOfGroup)),
-		at(p.QuerySubscriptionByConsumer, l.admin, fast.admin, handle(observe.subscription)),
-		at(p.QueryConsumeTimeSpan, l.admin, fast.admin, handle(observe.timeSpan)),
-		at(p.ViewBrokerStatsData, l.admin, fast.admin, handle(observe.statistics)),
-		at(p.QueryConsumeQueue, l.query, fast.query, handle(queries.consumeQueue)),
-		at(p.GetConsumerRunningInfo, l.admin, fast.admin, handleAsync(relays.runningInfo)),
-		at(p.ConsumeMessageDirectly, l.admin, fast.admin, handleAsync(relays.consumeDirectly)),
-		at(p.InvokeBrokerToGetConsumerStatus, l.admin, fast.admin, handleAsync(relays.status)),
+		at(p.GetConsumerConnectionList, l.admin, fast.admin, r.Handle(observe.consumerConnections)),
+		at(p.GetProducerConnectionList, l.admin, fast.admin, r.Handle(observe.producerConnections)),
+		at(p.GetAllProducerInfo, l.admin, fast.admin, r.HandleBody(observe.producers)),
+		at(p.GetConsumeStats, l.admin, fast.admin, r.Handle(observe.consumeStats)),
+		at(p.GetBrokerConsumeStats, l.admin, fast.admin, r.Handle(observe.allConsumeStats)),
+		at(p.QueryTopicConsumeByWho, l.admin, fast.admin, r.Handle(observe.groupsOfTopic)),
+		at(p.QueryTopicsByConsumer, l.admin, fast.admin, r.Handle(observe.topicsOfGroup)),
+		at(p.QuerySubscriptionByConsumer, l.admin, fast.admin, r.Handle(observe.subscription)),
+		at(p.QueryConsumeTimeSpan, l.admin, fast.admin, r.Handle(observe.timeSpan)),
+		at(p.ViewBrokerStatsData, l.admin, fast.admin, r.Handle(observe.statistics)),
+		at(p.QueryConsumeQueue, l.query, fast.query, r.Handle(queries.consumeQueue)),
+		at(p.GetConsumerRunningInfo, l.admin, fast.admin, r.HandleAsync(relays.runningInfo)),
+		at(p.ConsumeMessageDirectly, l.admin, fast.admin, r.HandleAsync(relays.consumeDirectly)),
+		at(p.InvokeBrokerToGetConsumerStatus, l.admin, fast.admin, r.HandleAsync(relays.status)),
 
 		// The process
-		at(p.GetBrokerRuntimeInfo, l.admin, fast.admin, handleBody(process.runtimeInfo)),
-		at(p.GetAllDelayOffset, l.admin, fast.admin, handleBody(timers.delayOffsets)),
-		at(p.GetTimerCheckPoint, l.admin, fast.admin, handleBody(timers.checkPoint)),
-		at(p.GetTimerMetrics, l.admin, fast.admin, handleBody(timers.metrics)),
+		at(p.GetBrokerRuntimeInfo, l.admin, fast.admin, r.HandleBody(process.runtimeInfo)),
+		at(p.GetAllDelayOffset, l.admin, fast.admin, r.HandleBody(timers.delayOffsets)),
+		at(p.GetTimerCheckPoint, l.admin, fast.admin, r.HandleBody(timers.checkPoint)),
+		at(p.GetTimerMetrics, l.admin, fast.admin, r.HandleBody(timers.metrics)),
 		at(p.DeleteExpiredCommitLog, l.admin, fast.admin, r.HandleBody(process.deleteExpired)),
-		at(p.GetBrokerHAStatus, l.admin, fast.admin, handleBody(process.haStatus)),
-		at(p.GetBrokerConfig, l.admin, fast.admin, handleBody(n.settings.show)),
-		at(p.UpdateBrokerConfig, l.admin, fast.admin, handleBody(n.settings.update)),
-		at(p.BackupStore, l.admin, fast.admin, handleBody(backups.permit)),
+		at(p.GetBrokerHAStatus, l.admin, fast.admin, r.HandleBody(process.haStatus)),
+		at(p.GetBrokerConfig, l.admin, fast.admin, r.HandleBody(n.settings.show)),
+		at(p.UpdateBrokerConfig, l.admin, fast.admin, r.HandleBody(n.settings.update)),
+		at(p.BackupStore, l.admin, fast.admin, r.HandleBody(backups.permit)),
 
 		// Users and what they may do
-		at(p.AuthCreateUser, l.admin, fast.admin, handle(users.create)),
-		at(p.AuthUpdateUser, l.admin, fast.admin, handle(users.update)),
-		at(p.AuthDeleteUser, l.admin, fast.admin, handle(users.remove)),
-		at(p.AuthGetUser, l.admin, fast.admin, handle(users.get)),
-		at(p.AuthListUser, l.admin, fast.admin, handle(users.list)),
-		at(p.AuthCreateACL, l.admin, fast.admin, handle(users.createACL)),
-		at(p.AuthUpdateACL, l.admin, fast.admin, handle(users.updateACL)),
-		at(p.AuthDeleteACL, l.admin, fast.admin, handle(users.removeACL)),
-		at(p.AuthGetACL, l.admin, fast.admin, handle(users.getACL)),
-		at(p.AuthListACL, l.admin, fast.admin, handle(users.listACL)),
+		at(p.AuthCreateUser, l.admin, fast.admin, r.Handle(users.create)),
+		at(p.AuthUpdateUser, l.admin, fast.admin, r.Handle(users.update)),
+		at(p.AuthDeleteUser, l.admin, fast.admin, r.Handle(users.remove)),
+		at(p.AuthGetUser, l.admin, fast.admin, r.Handle(users.get)),
+		at(p.AuthListUser, l.admin, fast.admin, r.Handle(users.list)),
+		at(p.AuthCreateACL, l.admin, fast.admin, r.Handle(users.createACL)),
+		at(p.AuthUpdateACL, l.admin, fast.admin, r.Handle(users.updateACL)),
+		at(p.AuthDeleteACL, l.admin, fast.admin, r.Handle(users.removeACL)),
+		at(p.AuthGetACL, l.admin, fast.admin, r.Handle(users.getACL)),
+		at(p.AuthListACL, l.admin, fast.admin, r.Handle(users.listACL)),
 	}
 }
 
@@ -193,34 +163,34 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 func (n *names) namesRoutes(l, fast *lanes) []r.Route {
 	lookups, changes := routeRequests{n}, namesRequests{n}
 	return []r.Route{
-		at(p.GetRouteInfoByTopic, l.names, fast.names, handle(lookups.route)),
-		at(p.GetBrokerClusterInfo, l.names, fast.names, handleBody(lookups.clusterInfo)),
-		at(p.GetAllTopicListFromNameserver, l.names, fast.names, handleBody(lookups.list(n.routes.Topics))),
-		at(p.GetTopicsByCluster, l.names, fast.names, handle(lookups.topicsByCluster)),
-		at(p.GetSystemTopicListFromNS, l.names, fast.names, handleBody(lookups.systemTopics)),
-		at(p.GetUnitTopicList, l.names, fast.names, handleBody(lookups.list(n.routes.UnitTopics))),
-		at(p.GetHasUnitSubTopicList, l.names, fast.names, handleBody(lookups.list(n.routes.UnitSubTopics))),
+		at(p.GetRouteInfoByTopic, l.names, fast.names, r.Handle(lookups.route)),
+		at(p.GetBrokerClusterInfo, l.names, fast.names, r.HandleBody(lookups.clusterInfo)),
+		at(p.GetAllTopicListFromNameserver, l.names, fast.names, r.HandleBody(lookups.list(n.routes.Topics))),
+		at(p.GetTopicsByCluster, l.names, fast.names, r.Handle(lookups.topicsByCluster)),
+		at(p.GetSystemTopicListFromNS, l.names, fast.names, r.HandleBody(lookups.systemTopics)),
+		at(p.GetUnitTopicList, l.names, fast.names, r.HandleBody(lookups.list(n.routes.UnitTopics))),
+		at(p.GetHasUnitSubTopicList, l.names, fast.names, r.HandleBody(lookups.list(n.routes.UnitSubTopics))),
 		at(
 			p.GetHasUnitSubUnunitTopicList,
 			l.names,
 			fast.names,
-			handleBody(lookups.list(n.routes.UnitSubOnlyTopics)),
+			r.HandleBody(lookups.list(n.routes.UnitSubOnlyTopics)),
 		),
-		at(p.GetBrokerMemberGroup, l.names, fast.names, handle(lookups.members)),
+		at(p.GetBrokerMemberGroup, l.names, fast.names, r.Handle(lookups.members)),
 
-		at(p.RegisterBroker, l.names, fast.names, handle(changes.register)),
-		at(p.UnregisterBroker, l.names, fast.names, handle(changes.unregister)),
-		at(p.QueryDataVersion, l.names, fast.names, handle(changes.dataVersion)),
-		at(p.BrokerHeartbeat, l.names, fast.names, handle(changes.heartbeat)),
-		at(p.WipeWritePermOfBroker, l.names, fast.names, handle(changes.wipeWritePerm)),
-		at(p.AddWritePermOfBroker, l.names, fast.names, handle(changes.addWritePerm)),
-		at(p.DeleteTopicInNamesrv, l.names, fast.names, handle(changes.deleteTopic)),
-		at(p.RegisterTopicInNamesrv, l.names, fast.names, handle(changes.registerTopic)),
-		at(p.PutKVConfig, l.names, fast.names, handle(changes.putKV)),
-		at(p.GetKVConfig, l.names, fast.names, handle(changes.getKV)),
-		at(p.DeleteKVConfig, l.names, fast.names, handle(changes.deleteKV)),
-		at(p.GetKVListByNamespace, l.names, fast.names, handle(changes.listKV)),
-		at(p.UpdateNamesrvConfig, l.admin, fast.admin, handleBody(n.settings.update)),
-		at(p.GetNamesrvConfig, l.admin, fast.admin, handleBody(n.settings.showNames)),
+		at(p.RegisterBroker, l.names, fast.names, r.Handle(changes.register)),
+		at(p.UnregisterBroker, l.names, fast.names, r.Handle(changes.unregister)),
+		at(p.QueryDataVersion, l.names, fast.names, r.Handle(changes.dataVersion)),
+		at(p.BrokerHeartbeat, l.names, fast.names, r.Handle(changes.heartbeat)),
+		at(p.WipeWritePermOfBroker, l.names, fast.names, r.Handle(changes.wipeWritePerm)),
+		at(p.AddWritePermOfBroker, l.names, fast.names, r.Handle(changes.addWritePerm)),
+		at(p.DeleteTopicInNamesrv, l.names, fast.names, r.Handle(changes.deleteTopic)),
+		at(p.RegisterTopicInNamesrv, l.names, fast.names, r.Handle(changes.registerTopic)),
+		at(p.PutKVConfig, l.names, fast.names, r.Handle(changes.putKV)),
+		at(p.GetKVConfig, l.names, fast.names, r.Handle(changes.getKV)),
+		at(p.DeleteKVConfig, l.names, fast.names, r.Handle(changes.deleteKV)),
+		at(p.GetKVListByNamespace, l.names, fast.names, r.Handle(changes.listKV)),
+		at(p.UpdateNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.update)),
+		at(p.GetNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.showNames)),
 	}
 }

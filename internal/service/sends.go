@@ -24,16 +24,8 @@ type sendCall struct {
 }
 
 func (s sendRequests) send(c *call, h *protocol.SendMessageRequestHeader) {
-	s.start(c, h, h.Batch.Or(false))
-}
-
-func (s sendRequests) sendBatch(c *call, h *protocol.SendMessageRequestHeader) {
-	s.start(c, h, true)
-}
-
-func (s sendRequests) start(c *remoting.Call, h *protocol.SendMessageRequestHeader, batch bool) {
 	r := &sendCall{call: c, from: s}
-	r.fill(c, h, batch)
+	r.fill(c, h, h.Batch.Or(false) || c.Code == protocol.SendBatchMessage)
 	r.Owner, r.Done = r, sendDone
 	s.sender.Send(&r.SendRequest)
 }

@@ -63,7 +63,7 @@ func New(cfg *config.Config, version string, log *slog.Logger, level *slog.Level
 		return nil, err
 	}
 	s := &Service{cfg: cfg, log: log, self: self, listening: make(chan struct{})}
-	set := &settings{options: newLive(cfg), log: log.With("component", "settings"), changed: time.Now()}
+	set := newSettings(cfg, log)
 	set.watchers = append(set.watchers, func(next *config.Config) { setLevel(level, next.Log.Level) })
 	if s.certs, err = newCertificates(&cfg.TLS, log.With("component", "tls")); err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (s topicRequests) remove(c *call, h *protocol.DeleteTopicRequestHeader) {
 func (s topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		return remoting.Response{}, broker.NoTopic(h.Topic)
+		return answer{}, broker.NoTopic(h.Topic)
 	}
 	body := &protocol.TopicConfigAndQueueMapping{TopicConfig: topicBody(cfg)}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
@@ -86,7 +86,7 @@ func page[T any](all []T, from, count int32) []T {
 func (s topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequestHeader) (answer, error) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
-		return remoting.Response{}, broker.NoTopic(h.Topic)
+		return answer{}, broker.NoTopic(h.Topic)
 	}
 	queues := max(cfg.ReadQueueNums, cfg.WriteQueueNums)
 	body := &protocol.TopicStatsTable{OffsetTable: make(map[protocol.MessageQueue]protocol.TopicOffset, queues)}
@@ -118,7 +118,7 @@ func (s topicRequests) system(*call) (answer, error) {
 
 // cleanUnused has nothing to do: deleting a topic drops its queues in the same record of the log.
 func (s topicRequests) cleanUnused(*call) (answer, error) {
-	return remoting.Response{}, nil
+	return answer{}, nil
 }
 
 func topicBody(cfg *broker.TopicConfig) protocol.TopicConfig {
@@ -136,11 +136,5 @@ func versionBody(v broker.DataVersion) protocol.DataVersion {
 // replyTo answers a call whose work ends later, with success or with the error. Many such answers are written
 // at once.
 func replyTo(c *remoting.Call) func(error) {
-	return func(err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
-		c.ReplyLater(remoting.Response{})
-	}
+	return func(err error) { c.AnswerLater(answer{}, err) }
 }

@@ -66,13 +66,8 @@ type recallRequests struct{ *node }
 
 func (s recallRequests) recall(c *call, h *protocol.RecallMessageRequestHeader) {
 	s.recalls.Recall(h.Topic, h.RecallHandle, func(uniqueKey string, err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
-		c.ReplyLater(
-			remoting.Response{Header: &protocol.RecallMessageResponseHeader{MsgID: uniqueKey, MsgRegion: s.region}},
-		)
+		header := &protocol.RecallMessageResponseHeader{MsgID: uniqueKey, MsgRegion: s.region}
+		c.AnswerLater(answer{Header: header}, err)
 	})
 }
 

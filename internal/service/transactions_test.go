@@ -3,7 +3,6 @@
 package service
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,14 +55,14 @@ func TestWireReplies(t *testing.T) {
 	lane := remoting.NewLane(remoting.LaneConfig{Name: "client"})
 	reg, err := remoting.NewRegistry(remoting.RegistryConfig{}, []remoting.Route{
 		{Code: protocol.PushReplyMessageToClient, Lane: lane, Processor: remoting.Handle(
-			func(_ context.Context, c *remoting.Call, h *protocol.ReplyMessageRequestHeader) (remoting.Response, error) {
+			func(c *remoting.Call, h *protocol.ReplyMessageRequestHeader) (remoting.Response, error) {
 				id, _ := message.Property(h.Properties, "CORRELATION_ID")
 				pushed <- id + " " + string(c.Body)
 				return remoting.Response{}, nil
 			},
 		)},
 		{Code: protocol.NotifyConsumerIDsChanged, Lane: lane, Processor: remoting.HandleBody(
-			func(context.Context, *remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
+			func(*remoting.Call) (remoting.Response, error) { return remoting.Response{}, nil })},
 	})
 	if err != nil {
 		t.Fatal(err)
