@@ -3,6 +3,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -43,8 +44,8 @@ func (c *caller) peer() remoting.Peer {
 	return c.conn
 }
 
-// caller finds out who makes an rpc. Errors: UNAUTHORIZED, CLIENT_ID_REQUIRED.
-func (a *api) caller(ctx context.Context) (caller, error) {
+// caller finds out who makes an rpc. Errors: UNAUTHORIZED, CLIENT_ID_REQUIRED, and else the first of checks.
+func (a *api) caller(ctx context.Context, checks ...error) (caller, error) {
 	c := caller{conn: connOf(ctx), clientID: oneValue(ctx, keyClientID)}
 	if gate := a.cfg.Gate; gate != nil && gate.Closed() {
 		var err error
@@ -63,10 +64,10 @@ func (a *api) caller(ctx context.Context) (caller, error) {
 		c.language = c.session.language
 		c.session.touch()
 		c.session.belongsTo(c.user)
-		return c, nil
+		return c, cmp.Or(checks...)
 	}
 	c.language = languageOf(oneValue(ctx, keyLanguage))
-	return c, nil
+	return c, cmp.Or(checks...)
 }
 
 func oneValue(ctx context.Context, key string) string {

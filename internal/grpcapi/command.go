@@ -3,7 +3,6 @@
 package grpcapi
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"time"
@@ -67,31 +66,6 @@ func (s *session) Request(
 		}
 	}
 }
-
-// Invoke asks a client and waits for the answer; see remoting.Caller.
-func (s *session) Invoke(
-	ctx context.Context, code protocol.Code, h protocol.Header, body []byte,
-) (*protocol.Command, error) {
-	type outcome struct {
-		cmd *protocol.Command
-		err error
-	}
-	answered := make(chan outcome, 1)
-	timeout := longestQuestion
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = time.Until(deadline)
-	}
-	s.Request(code, h, body, timeout, func(cmd *protocol.Command, err error) { answered <- outcome{cmd, err} })
-	select {
-	case o := <-answered:
-		return o.cmd, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// longestQuestion ends a question whose asker has no deadline.
-const longestQuestion = 30 * time.Second
 
 // ask makes the command for a question, or answers it itself.
 func (s *session) ask(
@@ -184,18 +158,18 @@ func (c *caller) answered(nonce string, cmd *v2.TelemetryCommand) {
 }
 
 func answerOf(cmd *v2.TelemetryCommand) *protocol.Command {
-	code := cmd.GetStatus().GetCode()
-	if trace := cmd.GetThreadStackTrace(); trace != nil {
-		switch code {
-		case v2.Code_OK, v2.Code_CODE_UNSPECIFIED:
-			return &protocol.Command{
-				Body: protocol.EncodeBody(&protocol.ConsumerRunningInfo{JStack: trace.GetThreadStackTrace()}),
-			}
-		case v2.Code_VERIFY_FIFO_MESSAGE_UNSUPPORTED:
-			return &protocol.Command{Code: int32(protocol.NoPermission), Remark: "forbidden to verify message"}
-		default:
-			return &protocol.Command{Code: int32(protocol.SystemError), Remark: cmd.GetStatus().GetMessage()}
+	code, text := cmd.GetStatus().GetCode(), cmd.GetStatus().GetMessage()
+	trace := cmd.GetThreadStackTrace()
+	said := code == v2.Code_OK || code == v2.Code_CODE_UNSPECIFIED
+	switch {
+	case code == v2.Code_VERIFY_FIFO_MESSAGE_UNSUPPORTED:
+		return &protocol.Command{Code: int32(protocol.NoPermission), Remark: "forbidden to verify message"}
+	case trace != nil && said:
+		return &protocol.Command{
+			Body: protocol.EncodeBody(&protocol.ConsumerRunningInfo{JStack: trace.GetThreadStackTrace()}),
 		}
+	case trace != nil:
+		return &protocol.Command{Code: int32(protocol.SystemError), Remark: text}
 	}
 	result := &protocol.ConsumeMessageDirectlyResult{AutoCommit: true, Remark: "from gRPC client"}
 	switch code {
@@ -205,11 +179,8 @@ func answerOf(cmd *v2.TelemetryCommand) *protocol.Command {
 		result.ConsumeResult = protocol.ConsumedLater
 	case v2.Code_MESSAGE_CORRUPTED:
 		result.ConsumeResult = protocol.ConsumedReturnNull
-	case v2.Code_VERIFY_FIFO_MESSAGE_UNSUPPORTED:
-		return &protocol.Command{Code: int32(protocol.NoPermission), Remark: "forbidden to verify message"}
 	default:
-		result.ConsumeResult = protocol.ConsumedThrowException
-		result.Remark = cmd.GetStatus().GetMessage()
+		result.ConsumeResult, result.Remark = protocol.ConsumedThrowException, text
 	}
 	return &protocol.Command{Body: protocol.EncodeBody(result)}
 }

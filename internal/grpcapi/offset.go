@@ -101,10 +101,7 @@ func (a *api) pull(ctx context.Context, c *caller, req *v2.PullMessageRequest) (
 // UpdateOffset sets how far a group is in a queue.
 func (a *api) UpdateOffset(ctx context.Context, req *v2.UpdateOffsetRequest) (*v2.UpdateOffsetResponse, error) {
 	queue := req.GetMessageQueue()
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopicAndGroup(queue.GetTopic(), req.GetGroup())
-	}
+	c, err := a.caller(ctx, a.checkTopicAndGroup(queue.GetTopic(), req.GetGroup()))
 	if err == nil && req.GetOffset() < 0 {
 		err = refuse(v2.Code_ILLEGAL_OFFSET, "offset is negative")
 	}
@@ -120,10 +117,7 @@ func (a *api) UpdateOffset(ctx context.Context, req *v2.UpdateOffsetRequest) (*v
 // GetOffset answers how far a group is in a queue. Error: OFFSET_NOT_FOUND.
 func (a *api) GetOffset(ctx context.Context, req *v2.GetOffsetRequest) (*v2.GetOffsetResponse, error) {
 	queue := req.GetMessageQueue()
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopicAndGroup(queue.GetTopic(), req.GetGroup())
-	}
+	c, err := a.caller(ctx, a.checkTopicAndGroup(queue.GetTopic(), req.GetGroup()))
 	out := &v2.GetOffsetResponse{Status: ok()}
 	if err == nil {
 		out.Offset, err = a.offset(ctx, &c, protocol.QueryConsumerOffset, &protocol.QueryConsumerOffsetRequestHeader{
@@ -141,10 +135,7 @@ func (a *api) GetOffset(ctx context.Context, req *v2.GetOffsetRequest) (*v2.GetO
 func (a *api) QueryOffset(ctx context.Context, req *v2.QueryOffsetRequest) (*v2.QueryOffsetResponse, error) {
 	queue := req.GetMessageQueue()
 	topic, id := queue.GetTopic().GetName(), queue.GetId()
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopic(queue.GetTopic())
-	}
+	c, err := a.caller(ctx, a.checkTopic(queue.GetTopic()))
 	var code protocol.Code
 	var h protocol.Header
 	switch req.GetQueryOffsetPolicy() {

@@ -22,10 +22,7 @@ const (
 // difference: the original's proxy serves the queues of every broker; this door serves those of its own
 // broker and leaves the others' to theirs.
 func (a *api) QueryRoute(ctx context.Context, req *v2.QueryRouteRequest) (*v2.QueryRouteResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopic(req.GetTopic())
-	}
+	c, err := a.caller(ctx, a.checkTopic(req.GetTopic()))
 	var queues protocol.QueueData
 	if err == nil {
 		queues, err = a.queuesOf(ctx, &c, req.GetTopic().GetName())
@@ -140,10 +137,7 @@ func acceptedTypes(messageType string) []v2.MessageType {
 func (a *api) QueryAssignment(
 	ctx context.Context, req *v2.QueryAssignmentRequest,
 ) (*v2.QueryAssignmentResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopicAndGroup(req.GetTopic(), req.GetGroup())
-	}
+	c, err := a.caller(ctx, a.checkTopicAndGroup(req.GetTopic(), req.GetGroup()))
 	if err == nil {
 		may := &protocol.MayAssignRequestHeader{
 			ConsumerGroup: req.GetGroup().GetName(), Topic: req.GetTopic().GetName(),

@@ -406,7 +406,7 @@ func TestQuestions(t *testing.T) {
 			stream.Send(answer)
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		answer, err := peer.Invoke(ctx, tc.code, tc.h, rec)
+		answer, err := ask(ctx, peer, tc.code, tc.h, rec)
 		cancel()
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
@@ -420,8 +420,9 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	// What can be said without the client is.
-	answer, err := peer.Invoke(
+	answer, err := ask(
 		t.Context(),
+		peer,
 		protocol.GetConsumerRunningInfo,
 		&protocol.GetConsumerRunningInfoRequestHeader{},
 		nil,
@@ -569,5 +570,23 @@ func TestLiteTopicsAreNotImplemented(t *testing.T) {
 	_, err := d.client.SyncLiteSubscription(as(t, "c1"), &v2.SyncLiteSubscriptionRequest{})
 	if grpcstatus.Code(err) != codes.Unimplemented {
 		t.Error(err)
+	}
+}
+
+// ask asks a client and waits for the answer.
+func ask(
+	ctx context.Context, peer remoting.Caller, code protocol.Code, h protocol.Header, body []byte,
+) (*protocol.Command, error) {
+	type outcome struct {
+		cmd *protocol.Command
+		err error
+	}
+	answered := make(chan outcome, 1)
+	peer.Request(code, h, body, time.Minute, func(cmd *protocol.Command, err error) { answered <- outcome{cmd, err} })
+	select {
+	case o := <-answered:
+		return o.cmd, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }

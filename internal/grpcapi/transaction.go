@@ -20,10 +20,7 @@ const nowhere = -1
 // Source: EndTransactionActivity.java, TransactionProcessor.java. Known difference: the original does not wait
 // for the outcome.
 func (a *api) EndTransaction(ctx context.Context, req *v2.EndTransactionRequest) (*v2.EndTransactionResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopic(req.GetTopic())
-	}
+	c, err := a.caller(ctx, a.checkTopic(req.GetTopic()))
 	if err == nil {
 		err = a.endTransaction(ctx, &c, req)
 	}
@@ -53,10 +50,7 @@ func (a *api) endTransaction(ctx context.Context, c *caller, req *v2.EndTransact
 // RecallMessage takes back a delayed message that was not delivered yet. Source: RecallMessageActivity.java,
 // ProducerProcessor.java.
 func (a *api) RecallMessage(ctx context.Context, req *v2.RecallMessageRequest) (*v2.RecallMessageResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopic(req.GetTopic())
-	}
+	c, err := a.caller(ctx, a.checkTopic(req.GetTopic()))
 	var id string
 	if err == nil {
 		id, err = a.recall(ctx, &c, req.GetTopic().GetName(), req.GetRecallHandle())

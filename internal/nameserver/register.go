@@ -18,23 +18,23 @@ func (r *Routes) Register(reg *Registration, now time.Time) (Registered, error) 
 	if r.outdatedLocked(broker, reg) {
 		r.cfg.Logger.Warn("registration of a broker ignored: another address has a newer one",
 			"broker", reg.BrokerName, "broker_id", reg.BrokerID, "broker_addr", reg.BrokerAddr,
-			"known_addr", broker.Addrs[reg.BrokerID])
+			"known_addr", broker.BrokerAddrs[reg.BrokerID])
 		delete(r.mu.live, brokerAddr{reg.Cluster, reg.BrokerAddr})
 		return Registered{}, nil
 	}
 	// A slave that became master keeps its address: it has one id only.
-	maps.DeleteFunc(broker.Addrs, func(id int64, addr string) bool {
+	maps.DeleteFunc(broker.BrokerAddrs, func(id int64, addr string) bool {
 		return addr == reg.BrokerAddr && id != reg.BrokerID
 	})
-	if broker.Addrs[reg.BrokerID] == "" && len(reg.Topics) == 1 && !reg.Complete {
+	if broker.BrokerAddrs[reg.BrokerID] == "" && len(reg.Topics) == 1 && !reg.Complete {
 		if created {
 			r.removeBrokerLocked(reg.Cluster, reg.BrokerName)
 		}
 		return Registered{}, ErrNotRegistered
 	}
-	first := broker.Addrs[reg.BrokerID] == ""
-	broker.Addrs[reg.BrokerID] = reg.BrokerAddr
-	least := slices.Min(slices.Collect(maps.Keys(broker.Addrs)))
+	first := broker.BrokerAddrs[reg.BrokerID] == ""
+	broker.BrokerAddrs[reg.BrokerID] = reg.BrokerAddr
+	least := slices.Min(slices.Collect(maps.Keys(broker.BrokerAddrs)))
 	primeSlave := reg.EnableActingMaster != nil && reg.BrokerID != masterID && reg.BrokerID == least
 	if reg.BrokerID == masterID || primeSlave {
 		r.topicsLocked(reg, first, primeSlave && broker.EnableActingMaster)
@@ -46,7 +46,7 @@ func (r *Routes) Register(reg *Registration, now time.Time) (Registered, error) 
 // brokerLocked returns the broker's entry, made if need be.
 func (r *Routes) brokerLocked(reg *Registration) (broker *BrokerData, created bool) {
 	if broker = r.mu.brokers[reg.BrokerName]; broker == nil {
-		broker = &BrokerData{Cluster: reg.Cluster, BrokerName: reg.BrokerName, Addrs: map[int64]string{}}
+		broker = &BrokerData{Cluster: reg.Cluster, BrokerName: reg.BrokerName, BrokerAddrs: map[int64]string{}}
 		r.mu.brokers[reg.BrokerName] = broker
 		created = true
 	}
@@ -69,7 +69,7 @@ func (r *Routes) brokerLocked(reg *Registration) (broker *BrokerData, created bo
 
 // outdatedLocked tells whether another address of the broker registered a later state.
 func (r *Routes) outdatedLocked(broker *BrokerData, reg *Registration) bool {
-	known := broker.Addrs[reg.BrokerID]
+	known := broker.BrokerAddrs[reg.BrokerID]
 	if known == "" || known == reg.BrokerAddr {
 		return false
 	}
@@ -91,7 +91,7 @@ func (r *Routes) topicsLocked(reg *Registration, first, readOnly bool) {
 		}
 		r.setQueuesLocked(topic.Name, QueueData{
 			BrokerName: reg.BrokerName, ReadQueueNums: topic.ReadQueueNums,
-			WriteQueueNums: topic.WriteQueueNums, Perm: topic.Perm, SysFlag: topic.SysFlag,
+			WriteQueueNums: topic.WriteQueueNums, Perm: topic.Perm, TopicSysFlag: topic.SysFlag,
 		})
 	}
 	if reg.Complete && changed {
@@ -142,7 +142,7 @@ func (r *Routes) masterLocked(broker *BrokerData, reg *Registration) Registered 
 	if reg.BrokerID == masterID {
 		return Registered{}
 	}
-	addr := broker.Addrs[masterID]
+	addr := broker.BrokerAddrs[masterID]
 	live := r.mu.live[brokerAddr{reg.Cluster, addr}]
 	if live == nil {
 		return Registered{}
@@ -169,12 +169,12 @@ func (r *Routes) unregisterLocked(cluster, brokerName, addr, why string) {
 	if broker == nil {
 		return
 	}
-	maps.DeleteFunc(broker.Addrs, func(_ int64, known string) bool { return known == addr })
-	if len(broker.Addrs) == 0 {
+	maps.DeleteFunc(broker.BrokerAddrs, func(_ int64, known string) bool { return known == addr })
+	if len(broker.BrokerAddrs) == 0 {
 		r.removeBrokerLocked(broker.Cluster, brokerName)
 		return
 	}
-	if _, master := broker.Addrs[masterID]; broker.EnableActingMaster && !master {
+	if _, master := broker.BrokerAddrs[masterID]; broker.EnableActingMaster && !master {
 		r.permLocked(brokerName, func(perm int32) int32 { return perm &^ permWrite })
 	}
 }

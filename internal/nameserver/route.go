@@ -51,17 +51,17 @@ type TopicConfig struct {
 // QueueData is a topic's queues on one broker.
 type QueueData struct {
 	BrokerName     string
-	ReadQueueNums  int32
-	WriteQueueNums int32
 	Perm           int32
-	SysFlag        int32
+	ReadQueueNums  int32
+	TopicSysFlag   int32
+	WriteQueueNums int32
 }
 
 // BrokerData is a broker: its addresses by broker id, 0 the master's.
 type BrokerData struct {
-	Cluster            string
+	BrokerAddrs        map[int64]string
 	BrokerName         string
-	Addrs              map[int64]string
+	Cluster            string
 	EnableActingMaster bool
 	ZoneName           string
 }
@@ -171,7 +171,7 @@ func (r *Routes) Route(topic string) (TopicRoute, bool) {
 			continue
 		}
 		route.Brokers = append(route.Brokers, broker.clone())
-		for _, addr := range broker.Addrs {
+		for _, addr := range broker.BrokerAddrs {
 			live := r.mu.live[brokerAddr{broker.Cluster, addr}]
 			if live != nil && len(live.filterServers) > 0 {
 				route.FilterServers[addr] = slices.Clone(live.filterServers)
@@ -193,7 +193,7 @@ func (r *Routes) Route(topic string) (TopicRoute, bool) {
 
 func (b *BrokerData) clone() BrokerData {
 	c := *b
-	c.Addrs = maps.Clone(b.Addrs)
+	c.BrokerAddrs = maps.Clone(b.BrokerAddrs)
 	return c
 }
 
@@ -202,14 +202,14 @@ func (b *BrokerData) clone() BrokerData {
 func (route *TopicRoute) actMasters() {
 	for i := range route.Brokers {
 		b := &route.Brokers[i]
-		if _, ok := b.Addrs[masterID]; ok || !b.EnableActingMaster || len(b.Addrs) == 0 {
+		if _, ok := b.BrokerAddrs[masterID]; ok || !b.EnableActingMaster || len(b.BrokerAddrs) == 0 {
 			continue
 		}
 		for _, q := range route.Queues {
 			if q.BrokerName == b.BrokerName && q.Perm&permWrite == 0 {
-				least := slices.Min(slices.Collect(maps.Keys(b.Addrs)))
-				b.Addrs[masterID] = b.Addrs[least]
-				delete(b.Addrs, least)
+				least := slices.Min(slices.Collect(maps.Keys(b.BrokerAddrs)))
+				b.BrokerAddrs[masterID] = b.BrokerAddrs[least]
+				delete(b.BrokerAddrs, least)
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func (r *Routes) Members(brokerName string) map[int64]string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if b := r.mu.brokers[brokerName]; b != nil {
-		return maps.Clone(b.Addrs)
+		return maps.Clone(b.BrokerAddrs)
 	}
 	return map[int64]string{}
 }

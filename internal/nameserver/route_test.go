@@ -77,19 +77,19 @@ func TestRouteOfRegisteredBrokers(t *testing.T) {
 	if !ok || !maps.Equal(queueNums(route), map[string]int32{"a": 4, "b": 8}) {
 		t.Fatalf("route %+v", route)
 	}
-	if route.Brokers[0].BrokerName != "a" || route.Brokers[1].Addrs[0] != "10.0.0.2:10911" ||
+	if route.Brokers[0].BrokerName != "a" || route.Brokers[1].BrokerAddrs[0] != "10.0.0.2:10911" ||
 		route.Queues[0].Perm != 6 {
 		t.Errorf("brokers %+v", route.Brokers)
 	}
-	route.Brokers[0].Addrs[0] = "changed"
-	if again, _ := r.Route("orders"); again.Brokers[0].Addrs[0] != "10.0.0.1:10911" {
+	route.Brokers[0].BrokerAddrs[0] = "changed"
+	if again, _ := r.Route("orders"); again.Brokers[0].BrokerAddrs[0] != "10.0.0.1:10911" {
 		t.Error("the caller's copy is shared")
 	}
 	if _, ok := r.Route("nothing"); ok {
 		t.Error("a route of nothing")
 	}
 	info := r.ClusterInfo()
-	if !slices.Equal(info.Clusters["C"], []string{"a", "b"}) || info.Brokers["b"].Addrs[0] != "10.0.0.2:10911" {
+	if !slices.Equal(info.Clusters["C"], []string{"a", "b"}) || info.Brokers["b"].BrokerAddrs[0] != "10.0.0.2:10911" {
 		t.Errorf("cluster info %+v", info)
 	}
 	if got := r.Topics(); !slices.Equal(got, []string{"TBW102", "orders", "others"}) {
@@ -153,14 +153,17 @@ func TestC182AddressChanges(t *testing.T) {
 	register(t, r, moved, 10)
 	r.Disconnected(1) // the old connection dies later
 	route, ok := r.Route("orders")
-	if !ok || route.Brokers[0].Addrs[0] != "10.0.0.9:10911" {
+	if !ok || route.Brokers[0].BrokerAddrs[0] != "10.0.0.9:10911" {
 		t.Fatalf("route %+v", route)
 	}
 	stale := master("a", "10.0.0.1:10911", 9, topic("orders", 1), topic("x", 1))
 	moved.Version = DataVersion{StateVersion: 7}
 	register(t, r, moved, 11)
 	register(t, r, stale, 12)
-	if route, _ := r.Route("orders"); route.Brokers[0].Addrs[0] != "10.0.0.9:10911" || queueNums(route)["a"] != 4 {
+	if route, _ := r.Route(
+		"orders",
+	); route.Brokers[0].BrokerAddrs[0] != "10.0.0.9:10911" ||
+		queueNums(route)["a"] != 4 {
 		t.Errorf("an older state took over: %+v", route)
 	}
 }
@@ -216,7 +219,7 @@ func TestMastersSlavesAndActingMasters(t *testing.T) {
 	}
 	r.Disconnected(1)
 	route, _ := r.Route("orders")
-	if route.Brokers[0].Addrs[0] != "s:1" || route.Queues[0].Perm != permRead {
+	if route.Brokers[0].BrokerAddrs[0] != "s:1" || route.Queues[0].Perm != permRead {
 		t.Errorf("without a master: %+v", route)
 	}
 	s = slave("a", "s:1", 0, true, topic("orders", 4), topic("x", 1)) // it becomes the master

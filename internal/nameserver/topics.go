@@ -83,7 +83,7 @@ func flags(queues map[string]QueueData) int32 {
 	if len(queues) == 0 {
 		return 0
 	}
-	return queues[slices.Min(slices.Collect(maps.Keys(queues)))].SysFlag
+	return queues[slices.Min(slices.Collect(maps.Keys(queues)))].TopicSysFlag
 }
 
 // selectTopics calls want under the read lock.
@@ -111,7 +111,7 @@ func (r *Routes) SystemTopics() (topics []string, addr string) {
 		maps.Copy(names, brokers)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.mu.brokers)) {
-		if addrs := r.mu.brokers[name].Addrs; len(addrs) > 0 {
+		if addrs := r.mu.brokers[name].BrokerAddrs; len(addrs) > 0 {
 			addr = addrs[slices.Min(slices.Collect(maps.Keys(addrs)))]
 			break
 		}

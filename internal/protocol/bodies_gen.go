@@ -172,18 +172,18 @@ func (b *LogicQueueMappingItem) fields(c *bodyCodec) {
 	c.int64("timeOfStart", &b.TimeOfStart)
 }
 
-// DataVersion tells two states of a table apart: it grows with every change. TimestampMillis is the time of
+// DataVersion tells two states of a table apart: it grows with every change. Timestamp is the time in ms of
 // the change.
 type DataVersion struct {
-	Counter         int64
-	StateVersion    int64 // of the controller; 0 without
-	TimestampMillis int64
+	Counter      int64
+	StateVersion int64 // of the controller; 0 without
+	Timestamp    int64
 }
 
 func (b *DataVersion) fields(c *bodyCodec) {
 	c.int64("counter", &b.Counter)
 	c.int64("stateVersion", &b.StateVersion)
-	c.int64("timestamp", &b.TimestampMillis)
+	c.int64("timestamp", &b.Timestamp)
 }
 
 // TopicConfig is a topic on one broker.

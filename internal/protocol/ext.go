@@ -68,17 +68,6 @@ func (e *Ext) Set(key, value string) {
 	e.push(extField{key: e.store(key), value: e.store(value)})
 }
 
-// All yields the fields in order, repeated names included.
-func (e *Ext) All() iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for i := range e.n {
-			if !yield(e.At(i)) {
-				return
-			}
-		}
-	}
-}
-
 // Sorted yields the fields in ascending order of their names, of a repeated name the one that counts.
 func (e *Ext) Sorted() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {

@@ -3,6 +3,7 @@
 package protocol
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"testing"
@@ -92,4 +93,15 @@ func (e *Ext) Clone() Ext {
 	c.src = append([]byte(nil), e.src...)
 	c.more = append([]extField(nil), e.more...)
 	return c
+}
+
+// All yields the fields in order, repeated names included.
+func (e *Ext) All() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for i := range e.n {
+			if !yield(e.At(i)) {
+				return
+			}
+		}
+	}
 }

@@ -76,15 +76,6 @@ func (c *Client) Invoke(
 	return conn.Invoke(ctx, code, h, body)
 }
 
-// OneWay sends a request that has no answer. It waits for a connection, not for the socket.
-func (c *Client) OneWay(ctx context.Context, code protocol.Code, h protocol.Header, body []byte) error {
-	conn, err := c.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	return conn.OneWay(code, h, body)
-}
-
 // Conn returns the connection, dialling when there is none.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	if conn, err := c.current(); conn != nil || err != nil {

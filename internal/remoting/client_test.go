@@ -47,7 +47,11 @@ func TestClientErrors(t *testing.T) {
 	}
 	h := start(t, echoRoutes())
 	c := h.client(t)
-	if err := c.OneWay(t.Context(), codeEcho, nil, nil); err != nil {
+	conn, err := c.Conn(t.Context())
+	if err == nil {
+		err = conn.OneWay(codeEcho, nil, nil)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
@@ -77,8 +81,8 @@ func TestClientSaysWhoItIs(t *testing.T) {
 		t.Fatalf("%d %s", call.Version, call.Language)
 	}
 	for conn := range h.Conns {
-		if conn.RemoteAddr().Addr().String() != "127.0.0.1" || conn.Listener().Name != "broker" {
-			t.Fatalf("%s %v", conn.RemoteAddr(), conn.Listener())
+		if conn.RemoteAddr().Addr().String() != "127.0.0.1" || conn.via.Name != "broker" {
+			t.Fatalf("%s %v", conn.RemoteAddr(), conn.via)
 		}
 	}
 }

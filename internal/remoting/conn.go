@@ -69,9 +69,6 @@ func (c *Conn) ID() uint64 { return c.id }
 // AddrPort when the connection is no TCP connection.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
-// Listener returns the listener the connection came through, nil on a client's connection.
-func (c *Conn) Listener() *Listener { return c.via }
-
 // Close ends the connection. Calls in flight are executed all the same, their answers are dropped.
 func (c *Conn) Close() { c.shut(ErrConnClosed) }
 

@@ -54,20 +54,21 @@ func (s *Server) answerHTTP(nc net.Conn) {
 }
 
 func (s *Server) answerPath(path string) (status int, text string) {
-	check := s.cfg.Health
 	switch path {
 	case healthPath:
+		return http.StatusOK, "ok\n"
 	case readinessPath:
-		if check = s.cfg.Ready; s.eng.draining.Load() {
-			check = func() error { return ErrServerClosed }
-		}
 	default:
 		return http.StatusNotFound, "this is a RocketMQ remoting port; " + s.pointer(kindHTTP1) + "\n"
 	}
-	if check == nil {
-		return http.StatusOK, "ok\n"
+	err := error(nil)
+	if s.cfg.Ready != nil {
+		err = s.cfg.Ready()
 	}
-	if err := check(); err != nil {
+	if s.eng.draining.Load() {
+		err = ErrServerClosed
+	}
+	if err != nil {
 		return http.StatusServiceUnavailable, err.Error() + "\n"
 	}
 	return http.StatusOK, "ok\n"

@@ -3,8 +3,6 @@
 package remoting
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -54,36 +52,4 @@ func defaultInt[T ~int | ~int64](field *T, value T) {
 	if *field == 0 {
 		*field = value
 	}
-}
-
-// validate names every limit out of range.
-func (l *Limits) validate() error {
-	var faults []error
-	least := func(name string, value, low int64) {
-		if value < low {
-			faults = append(faults, fmt.Errorf("%s is %d, the least is %d", name, value, low))
-		}
-	}
-	least("MaxFrameBytes", int64(l.MaxFrameBytes), 1024)
-	least("MaxConns", int64(l.MaxConns), 1)
-	least("MaxConnsPerIP", int64(l.MaxConnsPerIP), 1)
-	least("MaxCallsPerConn", int64(l.MaxCallsPerConn), 1)
-	least("SoftOutBytes", int64(l.SoftOutBytes), 1)
-	least("MaxOutBytes", int64(l.MaxOutBytes), int64(l.SoftOutBytes))
-	least("OutMemoryBytes", l.OutMemoryBytes, 1)
-	least("ReadMemoryBytes", l.ReadMemoryBytes, int64(l.MaxFrameBytes))
-	for name, d := range map[string]time.Duration{
-		"IdleTimeout": l.IdleTimeout, "FrameTimeout": l.FrameTimeout, "WriteTimeout": l.WriteTimeout,
-		"CallTimeout": l.CallTimeout, "DrainTimeout": l.DrainTimeout, "KeepAliveTimeout": l.KeepAliveTimeout,
-		"FaultDelay": l.FaultDelay,
-	} {
-		least(name, int64(d), 1)
-	}
-	if l.MaxFrameBytes > protocol.MaxFrameBytes {
-		faults = append(
-			faults,
-			fmt.Errorf("MaxFrameBytes is %d, the most is %d", l.MaxFrameBytes, protocol.MaxFrameBytes),
-		)
-	}
-	return errors.Join(faults...)
 }

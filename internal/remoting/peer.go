@@ -3,7 +3,6 @@
 package remoting
 
 import (
-	"context"
 	"net/netip"
 	"time"
 
@@ -53,8 +52,6 @@ type Gate interface {
 
 // A Caller is a peer that takes requests from the server. Conn is one.
 type Caller interface {
-	// Invoke sends a request and waits for the answer or for ctx. Errors: ErrConnClosed, ctx.Err().
-	Invoke(ctx context.Context, code protocol.Code, h protocol.Header, body []byte) (*protocol.Command, error)
 	// Request sends a request and returns; done is called exactly once, with the answer or with ErrTimeout or
 	// ErrConnClosed, on a goroutine that must not be blocked, under no lock.
 	Request(

@@ -29,7 +29,7 @@ func (c *Conn) Request(
 	}
 }
 
-// Invoke sends a request and waits for its answer; see Caller. ctx is the only limit to the wait.
+// Invoke sends a request and waits for its answer. ctx is the only limit to the wait. Errors: ErrConnClosed, ctx.Err().
 func (c *Conn) Invoke(
 	ctx context.Context, code protocol.Code, h protocol.Header, body []byte,
 ) (*protocol.Command, error) {

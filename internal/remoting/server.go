@@ -21,7 +21,6 @@ type Config struct {
 	TLS       *tls.Config  // nil: no TLS anywhere; certificates are reloaded by its GetCertificate
 	HTTP1     ConnHandler  // nil: health, readiness and a pointer to the right port are answered here
 	HTTP2     ConnHandler  // nil: such connections are told the right port and closed
-	Health    func() error // nil, or why the process is not alive
 	Ready     func() error // nil, or why it should get no traffic
 	OnEnd     func(*Conn)  // nil, or told of each native connection that ended, on its goroutine
 	Limits    Limits
@@ -47,7 +46,7 @@ type Server struct {
 // NewServer checks cfg, all faults at once, and returns a server that does nothing yet.
 func NewServer(cfg Config, reg *Registry) (*Server, error) {
 	cfg.Limits.setDefaults()
-	faults := []error{cfg.Limits.validate()}
+	var faults []error
 	s := &Server{cfg: cfg, eng: newEngine(reg, cfg.Limits, cfg.Logger)}
 	for i := range cfg.Listeners {
 		l := cfg.Listeners[i]

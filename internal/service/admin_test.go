@@ -110,7 +110,7 @@ func TestWireNames(t *testing.T) {
 	t.Parallel()
 	w := startWire(t, nil)
 	w.topic("here", 1)
-	version := protocol.DataVersion{Counter: 7, TimestampMillis: 1}
+	version := protocol.DataVersion{Counter: 7, Timestamp: 1}
 	reg := &protocol.RegisterBrokerBody{}
 	reg.TopicConfigSerializeWrapper.DataVersion = version
 	reg.TopicConfigSerializeWrapper.TopicConfigTable = map[string]protocol.TopicConfig{

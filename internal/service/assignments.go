@@ -103,7 +103,7 @@ func (s assignmentRequests) route(ctx context.Context, topic string) []protocol.
 		route, _ := s.routes.Route(topic)
 		data := make([]protocol.QueueData, len(route.Queues))
 		for i, q := range route.Queues {
-			data[i] = protocol.QueueData{BrokerName: q.BrokerName, Perm: q.Perm, ReadQueueNums: q.ReadQueueNums}
+			data[i] = protocol.QueueData(q)
 		}
 		return data
 	}

@@ -51,7 +51,7 @@ func (s groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupReque
 		all = page(all, h.GroupSeq, h.MaxGroupNum.Value)
 	}
 	body := &protocol.SubscriptionGroupWrapper{
-		DataVersion: versionBody(s.groups.Version()), ForbiddenTable: s.groups.ForbiddenTable(),
+		DataVersion: protocol.DataVersion(s.groups.Version()), ForbiddenTable: s.groups.ForbiddenTable(),
 		SubscriptionGroupTable: make(map[string]protocol.SubscriptionGroupConfig, len(all)),
 	}
 	for _, cfg := range all {

@@ -33,10 +33,7 @@ func (s routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (an
 		body.BrokerDatas[i] = s.brokerBody(c, &route.Brokers[i])
 	}
 	for i, q := range route.Queues {
-		body.QueueDatas[i] = protocol.QueueData{
-			BrokerName: q.BrokerName, Perm: q.Perm, ReadQueueNums: q.ReadQueueNums, TopicSysFlag: q.SysFlag,
-			WriteQueueNums: q.WriteQueueNums,
-		}
+		body.QueueDatas[i] = protocol.QueueData(q)
 	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }
@@ -52,14 +49,11 @@ func noRoute(topic string) error {
 
 // brokerBody replaces the address of this process's broker by what the client's listener advertises.
 func (s routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) protocol.BrokerData {
-	addrs := b.Addrs
+	body := protocol.BrokerData(*b)
 	if c.Via != nil && c.Via.Advertised != "" && s.self != nil && b.BrokerName == s.self.brokerName {
-		addrs = map[int64]string{0: c.Via.Advertised}
+		body.BrokerAddrs = map[int64]string{0: c.Via.Advertised}
 	}
-	return protocol.BrokerData{
-		BrokerAddrs: addrs, BrokerName: b.BrokerName, Cluster: b.Cluster, EnableActingMaster: b.EnableActingMaster,
-		ZoneName: b.ZoneName,
-	}
+	return body
 }
 
 func (s routeRequests) clusterInfo(c *call) (answer, error) {
@@ -153,7 +147,7 @@ func readRegistration(body []byte, compressed bool, reg *nameserver.Registration
 		return err
 	}
 	wrapper := &said.TopicConfigSerializeWrapper
-	reg.Version = dataVersionOf(wrapper.DataVersion)
+	reg.Version = nameserver.DataVersion(wrapper.DataVersion)
 	reg.FilterServers = said.FilterServerList
 	for name, t := range wrapper.TopicConfigTable {
 		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
@@ -162,10 +156,6 @@ func readRegistration(body []byte, compressed bool, reg *nameserver.Registration
 		})
 	}
 	return nil
-}
-
-func dataVersionOf(v protocol.DataVersion) nameserver.DataVersion {
-	return nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.TimestampMillis}
 }
 
 func (s namesRequests) unregister(_ *call, h *protocol.UnRegisterBrokerRequestHeader) (answer, error) {
@@ -178,12 +168,16 @@ func (s namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestH
 	if err != nil {
 		return answer{}, err
 	}
-	changed, last, known := s.routes.CompareVersion(h.ClusterName, h.BrokerAddr, dataVersionOf(*said), time.Now())
+	changed, last, known := s.routes.CompareVersion(
+		h.ClusterName,
+		h.BrokerAddr,
+		nameserver.DataVersion(*said),
+		time.Now(),
+	)
 	answer := remoting.Response{Header: &protocol.QueryDataVersionResponseHeader{Changed: changed}}
 	if known {
-		answer.Body = protocol.EncodeBody(&protocol.DataVersion{
-			Counter: last.Counter, StateVersion: last.StateVersion, TimestampMillis: last.Timestamp,
-		})
+		version := protocol.DataVersion(last)
+		answer.Body = protocol.EncodeBody(&version)
 	}
 	return answer, nil
 }
@@ -219,10 +213,7 @@ func (s namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHe
 	}
 	queues := make([]nameserver.QueueData, len(body.QueueDatas))
 	for i, q := range body.QueueDatas {
-		queues[i] = nameserver.QueueData{
-			BrokerName: q.BrokerName, ReadQueueNums: q.ReadQueueNums, WriteQueueNums: q.WriteQueueNums, Perm: q.Perm,
-			SysFlag: q.TopicSysFlag,
-		}
+		queues[i] = nameserver.QueueData(q)
 	}
 	s.routes.RegisterTopic(cloned(h.Topic), queues)
 	return answer{}, nil

@@ -50,7 +50,7 @@ func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 	set("remainTransientStoreBufferNumbs", 0)
 	set("remainHowManyDataToCommit", 0)
 	set("remainHowManyDataToFlush", fmt.Sprintf("%d B", s.store.Stats().PendingBytes))
-	err := timerRequests{s.node}.addRuntimeInfo(set)
+	err := timerRequests(s).addRuntimeInfo(set)
 	for name, lane := range map[string]*remoting.Lane{
 		"send": s.lanes.send, "pull": s.lanes.pull, "litePull": s.lanes.pull, "query": s.lanes.query,
 		"ack": s.lanes.ack,
@@ -115,7 +115,7 @@ func (s *settings) load() *config.Config { return s.current.Load() }
 
 func (s *settings) show(*call) (answer, error) {
 	s.mu.Lock()
-	version := protocol.DataVersion{Counter: s.changes, TimestampMillis: s.changed.UnixMilli()}
+	version := protocol.DataVersion{Counter: s.changes, Timestamp: s.changed.UnixMilli()}
 	s.mu.Unlock()
 	cfg := s.load()
 	var text bytes.Buffer

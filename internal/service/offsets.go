@@ -75,7 +75,7 @@ func (s offsetRequests) earliest(_ *call, h *protocol.GetEarliestMsgStoretimeReq
 func (s offsetRequests) all(*call) (answer, error) {
 	counter, timestamp := s.offsets.Version()
 	body := &protocol.ConsumerOffsetSerializeWrapper{
-		DataVersion: protocol.DataVersion{Counter: counter, TimestampMillis: timestamp},
+		DataVersion: protocol.DataVersion{Counter: counter, Timestamp: timestamp},
 		OffsetTable: map[string]map[int32]int64{},
 	}
 	s.offsets.All(func(group, topic string, offsets map[int32]message.QueueOffset) bool {

@@ -9,9 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/config"
@@ -128,8 +127,7 @@ func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
 		Cluster: r.self.cluster, BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, EnableActingMaster: &acting,
 		Complete: complete,
 	}
-	v := r.topics.Version()
-	reg.Version = nameserver.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, Timestamp: v.Timestamp}
+	reg.Version = nameserver.DataVersion(r.topics.Version())
 	for _, t := range topics {
 		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
 			Name: t.Name, ReadQueueNums: t.ReadQueueNums, WriteQueueNums: t.WriteQueueNums,
@@ -158,20 +156,24 @@ func (r *registrar) registerRemotes(ctx context.Context, lostOnly bool) {
 		BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, ClusterName: r.self.cluster, Compressed: true,
 		BodyCRC32: protocol.Some(protocol.BodyCRC32(body)),
 	}
-	var all errgroup.Group
+	each(remotes, func(remote *remoteNames) {
+		r.report(remote, invoke(ctx, remote, protocol.RegisterBroker, header, body))
+	})
+}
+
+// each does something with all of them at once.
+func each(remotes []*remoteNames, do func(*remoteNames)) {
+	var all sync.WaitGroup
 	for _, remote := range remotes {
-		all.Go(func() error {
-			r.report(remote, invoke(ctx, remote, protocol.RegisterBroker, header, body))
-			return nil
-		})
+		all.Go(func() { do(remote) })
 	}
-	_ = all.Wait() // every goroutine has reported its own error
+	all.Wait()
 }
 
 func (r *registrar) body() ([]byte, error) {
 	said := &protocol.RegisterBrokerBody{}
 	wrapper := &said.TopicConfigSerializeWrapper
-	wrapper.DataVersion = versionBody(r.topics.Version())
+	wrapper.DataVersion = protocol.DataVersion(r.topics.Version())
 	wrapper.TopicConfigTable = map[string]protocol.TopicConfig{}
 	for _, t := range r.topics.All() {
 		wrapper.TopicConfigTable[t.Name] = topicBody(t)
@@ -210,19 +212,14 @@ func (r *registrar) leave(ctx context.Context) {
 	header := &protocol.UnRegisterBrokerRequestHeader{
 		BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, ClusterName: r.self.cluster,
 	}
-	var all errgroup.Group
-	for _, remote := range r.remotes {
-		all.Go(func() error {
-			if remote.known {
-				if err := invoke(ctx, remote, protocol.UnregisterBroker, header, nil); err != nil {
-					r.log.Warn("could not unregister from name server", "remote_addr", remote.addr, "error", err)
-				}
+	each(r.remotes, func(remote *remoteNames) {
+		if remote.known {
+			if err := invoke(ctx, remote, protocol.UnregisterBroker, header, nil); err != nil {
+				r.log.Warn("could not unregister from name server", "remote_addr", remote.addr, "error", err)
 			}
-			remote.client.Close()
-			return nil
-		})
-	}
-	_ = all.Wait() // every goroutine has reported its own error
+		}
+		remote.client.Close()
+	})
 	if r.local != nil {
 		r.local.Unregister(r.self.cluster, r.self.brokerName, r.self.addr)
 	}

@@ -65,7 +65,7 @@ func (s topicRequests) configs(_ *call, h *protocol.GetAllTopicConfigRequestHead
 		all = page(all, h.TopicSeq, h.MaxTopicNum.Value)
 	}
 	body := &protocol.TopicConfigAndMappingSerializeWrapper{
-		DataVersion:      versionBody(s.topics.Version()),
+		DataVersion:      protocol.DataVersion(s.topics.Version()),
 		TopicConfigTable: make(map[string]protocol.TopicConfig, len(all)),
 	}
 	for _, cfg := range all {
@@ -127,10 +127,6 @@ func topicBody(cfg *broker.TopicConfig) protocol.TopicConfig {
 		ReadQueueNums: cfg.ReadQueueNums, TopicFilterType: cfg.FilterType, TopicName: cfg.Name,
 		TopicSysFlag: cfg.SysFlag, WriteQueueNums: cfg.WriteQueueNums,
 	}
-}
-
-func versionBody(v broker.DataVersion) protocol.DataVersion {
-	return protocol.DataVersion{Counter: v.Counter, StateVersion: v.StateVersion, TimestampMillis: v.Timestamp}
 }
 
 // replyTo answers a call whose work ends later, with success or with the error. Many such answers are written
