@@ -267,7 +267,11 @@ func retryFlag(text string) int32 {
 // ackReceipts acknowledges the messages of a door's handles and says of each what came of it.
 func (s popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
 	said := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
-	req := &broker.SettleRequest{Group: h.ConsumerGroup, Topic: h.Topic, Handles: make([]pop.Handle, 0, len(h.Handles))}
+	req := &broker.SettleRequest{
+		Group:   h.ConsumerGroup,
+		Topic:   h.Topic,
+		Handles: make([]pop.Handle, 0, len(h.Handles)),
+	}
 	at := make([]int, 0, len(h.Handles))
 	for i, text := range h.Handles {
 		handle, err := pop.ParseHandle(text)
