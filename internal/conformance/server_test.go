@@ -139,6 +139,9 @@ func (s *server) kill() {
 	if err := s.cmd.Wait(); err != nil && !strings.Contains(err.Error(), "killed") {
 		s.t.Errorf("the server ended by itself: %v\n%s", err, s.said)
 	}
+	if bytes.Contains(s.said.Bytes(), []byte("DATA RACE")) { // who is killed has no exit status to tell it by
+		s.t.Errorf("the server has a race:\n%s", s.said)
+	}
 	s.admin.Close()
 }
 
