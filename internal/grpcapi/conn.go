@@ -25,7 +25,6 @@ type connInfo struct {
 	blame   func()       // counts a fault of the client; may be nil
 	owes    atomic.Int64 // bytes of requests that are not whole; see meter
 	writing atomic.Int64 // bytes of messages that it was given and has not taken
-	out     *corkedWriter
 }
 
 // ID is the connection's among all peers of the process.
@@ -89,5 +88,5 @@ func connOf(ctx context.Context) *connInfo {
 			return info
 		}
 	}
-	return &connInfo{out: &corkedWriter{}}
+	return &connInfo{}
 }

@@ -23,6 +23,7 @@ import (
 type delivery struct {
 	topic  *v2.Resource // as the client named it
 	handle string       // empty: none
+	framed bool         // it goes into a ReceiveMessageResponse in its frame
 }
 
 // delivered makes a client's message of a stored one; see appendDelivered. d is nil for a message that is shown
@@ -99,9 +100,15 @@ func appendDelivered(dst []byte, rec message.Record, d *delivery) (encoded, body
 	if d != nil {
 		name, namespace = d.topic.GetName(), d.topic.GetResourceNamespace()
 	}
-	dst = slices.Grow(dst, len(p.user)+len(p.system)+len(name)+len(namespace)+32)
+	resource := sizeOf(namespace) + sizeOf(name)
+	size := 3 + protowire.SizeBytes(resource) + len(p.user) + protowire.SizeBytes(len(p.system)) +
+		protowire.SizeBytes(len(body))
+	dst = slices.Grow(dst, size-len(body)+16)
+	if d != nil && d.framed {
+		dst = appendReceivedHead(dst, size)
+	}
 	dst = protowire.AppendTag(dst, messageTopic, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(sizeOf(namespace)+sizeOf(name)))
+	dst = protowire.AppendVarint(dst, uint64(resource))
 	dst = appendText(dst, resourceNamespace, namespace)
 	dst = appendText(dst, resourceName, name)
 	dst = append(dst, p.user...)

@@ -5,6 +5,7 @@ package grpcapi
 import (
 	"bytes"
 	"crypto/md5"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"testing"
@@ -264,16 +265,17 @@ func TestEncodeReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := make([]byte, rapid.IntRange(0, 9).Draw(t, "before"), 10)
-		_, answer, err := appendReceived(before, rec, d)
+		d.framed = true
+		answer, body, err := appendDelivered(before, rec, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pieces, err := newCodec().Marshal(&answer)
-		if err != nil {
-			t.Fatal(err)
+		answer = append(answer, body...)[len(before):]
+		if n := binary.BigEndian.Uint32(answer[1:]); answer[0] != 0 || int(n) != len(answer)-frameHead {
+			t.Fatalf("frame head %x of %d bytes", answer[:frameHead], len(answer))
 		}
 		var got v2.ReceiveMessageResponse
-		if err := proto.Unmarshal(pieces.Materialize(), &got); err != nil {
+		if err := proto.Unmarshal(answer[frameHead:], &got); err != nil {
 			t.Fatal(err)
 		}
 		again, err := proto.Marshal(want)

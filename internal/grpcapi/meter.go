@@ -65,17 +65,13 @@ type meteredConn struct {
 	head  [frameHeadBytes]byte
 	have  int // bytes of head
 	ended atomic.Bool
-	out   corkedWriter
 
 	resets int // since then, for a second at most
 	since  time.Time
 }
 
 func newMeteredConn(conn net.Conn, m *meter, info *connInfo) *meteredConn {
-	c := &meteredConn{Conn: conn, meter: m, info: info, skip: prefaceBytes}
-	c.out.to = conn
-	info.out = &c.out
-	return c
+	return &meteredConn{Conn: conn, meter: m, info: info, skip: prefaceBytes}
 }
 
 // Read reads and counts. Errors: *inboundError, errResets.
@@ -101,9 +97,6 @@ func (m *meter) over(info *connInfo, err error) error {
 	m.log.Warn("connection closed", slog.Any("remote_addr", info.remote), slog.Any("error", err))
 	return err
 }
-
-// Write writes, or gathers while somebody has corked the connection.
-func (c *meteredConn) Write(p []byte) (int, error) { return c.out.Write(p) }
 
 // Close ends the counting.
 func (c *meteredConn) Close() error {

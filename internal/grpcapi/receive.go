@@ -56,16 +56,7 @@ func (a *api) ReceiveMessage(req *v2.ReceiveMessageRequest, stream receiveStream
 		r.giveBack(found)
 		found, err = nil, untaken(writing)
 	}
-	if size <= mostCorked {
-		c.conn.out.cork()
-		defer c.conn.out.uncork()
-	}
-	if err := r.write(found, err); err != nil {
-		return err
-	}
-	return stream.Send(&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_DeliveryTimestamp{
-		DeliveryTimestamp: timestamppb.Now(),
-	}})
+	return r.write(found, err)
 }
 
 // popped is a message that was received.
@@ -213,47 +204,53 @@ type receiving struct {
 	stream receiveStream
 }
 
-// write writes status and messages. What cannot be written is soon seen by others.
+// How much is gathered before it is written, up to which size a body is copied to the rest, and about what is encoded
+// besides the body.
+const (
+	mostGathered = 32 << 10
+	copiedBytes  = 8 << 10
+	otherBytes   = 256
+)
+
+// write writes status, messages and time, all at once unless they are large. What grpc-go has taken and cannot write is
+// soon seen by others, and so is what it does not take.
 func (r *receiving) write(found []popped, err error) error {
-	if err != nil || len(found) == 0 {
-		return r.stream.Send(
-			&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_Status{Status: emptyStatus(err)}},
-		)
+	size, good := 2*otherBytes, ok()
+	for i := range found {
+		size += otherBytes + len(found[i].record)
 	}
-	answers, err := r.encode(found)
+	if err != nil || len(found) == 0 {
+		good = emptyStatus(err)
+	}
+	buf, err := appendFrame(make([]byte, 0, min(size, mostGathered+copiedBytes)),
+		&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_Status{Status: good}})
+	d := delivery{topic: r.req.GetMessageQueue().GetTopic(), framed: true}
+	written := 0
+	for i := 0; i < len(found) && err == nil; i++ {
+		var body []byte
+		d.handle = found[i].handle
+		buf, body, err = appendDelivered(buf, found[i].record, &d)
+		if len(body) <= copiedBytes {
+			buf, body = append(buf, body...), nil
+		}
+		if err == nil && len(buf)+len(body) > mostGathered {
+			if err = writeFrames(r.stream.Context(), buf, body); err == nil {
+				buf, written = nil, i+1
+			}
+		}
+	}
 	if err == nil {
-		err = r.stream.Send(&v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_Status{Status: ok()}})
+		buf, err = appendFrame(buf, &v2.ReceiveMessageResponse{Content: &v2.ReceiveMessageResponse_DeliveryTimestamp{
+			DeliveryTimestamp: timestamppb.Now(),
+		}})
+	}
+	if err == nil {
+		err = writeFrames(r.stream.Context(), buf)
 	}
 	if err != nil {
-		r.giveBack(found)
-		return err
+		r.giveBack(found[written:])
 	}
-	for i := range answers {
-		if err := r.stream.SendMsg(&answers[i]); err != nil {
-			r.giveBack(found[i:])
-			return err
-		}
-	}
-	return nil
-}
-
-// encode encodes all messages before the first is sent: a send wakes grpc-go's writer when that has nothing more to
-// do, and waking costs more than writing. They lie in one buffer, but for large bodies.
-func (r *receiving) encode(found []popped) ([]encoded, error) {
-	size := 0
-	for i := range found {
-		size += otherBytes + min(len(found[i].record), copiedBytes)
-	}
-	answers, buf := make([]encoded, len(found)), make([]byte, 0, size)
-	d := delivery{topic: r.req.GetMessageQueue().GetTopic()}
-	for i := range found {
-		d.handle = found[i].handle
-		var err error
-		if buf, answers[i], err = appendReceived(buf, found[i].record, &d); err != nil {
-			return nil, err
-		}
-	}
-	return answers, nil
+	return err
 }
 
 // emptyStatus is the status of a receive without messages.

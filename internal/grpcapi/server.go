@@ -166,7 +166,6 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(
 			keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true},
