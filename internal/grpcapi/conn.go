@@ -52,7 +52,11 @@ func (h *handshake) ClientHandshake(context.Context, string, net.Conn) (net.Conn
 
 // ServerHandshake takes note of where the connection came from.
 func (h *handshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	info := &connInfo{id: h.nextID(), remote: addrPort(conn.RemoteAddr()), local: addrPort(conn.LocalAddr())}
+	info := &connInfo{
+		id:     h.nextID(),
+		remote: remoting.AddrPort(conn.RemoteAddr()),
+		local:  remoting.AddrPort(conn.LocalAddr()),
+	}
 	if handed, ok := conn.(interface{ Listener() *remoting.Listener }); ok {
 		info.via = handed.Listener()
 	}
@@ -72,14 +76,6 @@ func (h *handshake) Clone() credentials.TransportCredentials { return h }
 
 // OverrideServerName is for clients only.
 func (h *handshake) OverrideServerName(string) error { return nil }
-
-func addrPort(a net.Addr) netip.AddrPort {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		ap := tcp.AddrPort()
-		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-	}
-	return netip.AddrPort{}
-}
 
 // connOf returns the connection an rpc came over.
 func connOf(ctx context.Context) *connInfo {

@@ -741,6 +741,27 @@ func responseCodeName(c ResponseCode) string {
 	}
 }
 
+// The languages Apache knows. Anything else is read as LanguageOther.
+const (
+	LanguageJava   LanguageCode = 0
+	LanguageCPP    LanguageCode = 1
+	LanguageDotNet LanguageCode = 2
+	LanguagePython LanguageCode = 3
+	LanguageDelphi LanguageCode = 4
+	LanguageErlang LanguageCode = 5
+	LanguageRuby   LanguageCode = 6
+	LanguageOther  LanguageCode = 7
+	LanguageHTTP   LanguageCode = 8
+	LanguageGo     LanguageCode = 9
+	LanguagePHP    LanguageCode = 10
+	LanguageOMS    LanguageCode = 11
+	LanguageRust   LanguageCode = 12
+	LanguageNodeJS LanguageCode = 13
+)
+
+// languageNames is indexed by LanguageCode.
+var languageNames = [...]string{0: "JAVA", 1: "CPP", 2: "DOTNET", 3: "PYTHON", 4: "DELPHI", 5: "ERLANG", 6: "RUBY", 7: "OTHER", 8: "HTTP", 9: "GO", 10: "PHP", 11: "OMS", 12: "RUST", 13: "NODE_JS"}
+
 // Codes returns every request code that Apache declares, in ascending order.
 func Codes() []Code {
 	return []Code{

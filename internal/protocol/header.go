@@ -56,29 +56,21 @@ type fieldReader struct {
 	err    *Error
 }
 
-func (r *fieldReader) int32(dst *int32, key, value string, bit uint32) {
+// readInt reads a number of dst's size.
+func readInt[T int32 | int64](r *fieldReader, dst *T, key, value string, bit uint32) {
 	if value == "" {
 		return
 	}
 	n, ok := parseInt(value)
-	if !ok || int64(int32(n)) != n {
-		r.malformed(key, value, "a 32-bit integer")
+	if !ok || int64(T(n)) != n {
+		want := "a 64-bit integer"
+		if _, short := any(*dst).(int32); short {
+			want = "a 32-bit integer"
+		}
+		r.malformed(key, value, want)
 		return
 	}
-	*dst = int32(n)
-	r.seen |= bit
-}
-
-func (r *fieldReader) int64(dst *int64, key, value string, bit uint32) {
-	if value == "" {
-		return
-	}
-	n, ok := parseInt(value)
-	if !ok {
-		r.malformed(key, value, "a 64-bit integer")
-		return
-	}
-	*dst = n
+	*dst = T(n)
 	r.seen |= bit
 }
 
@@ -90,20 +82,11 @@ func (r *fieldReader) bool(dst *bool, value string, bit uint32) {
 	r.seen |= bit
 }
 
-func (r *fieldReader) optInt32(dst *Optional[int32], key, value string) {
-	if value == "" {
-		return
+func readOptInt[T int32 | int64](r *fieldReader, dst *Optional[T], key, value string) {
+	if value != "" {
+		readInt(r, &dst.Value, key, value, 0)
+		dst.Present = r.err == nil
 	}
-	r.int32(&dst.Value, key, value, 0)
-	dst.Present = r.err == nil
-}
-
-func (r *fieldReader) optInt64(dst *Optional[int64], key, value string) {
-	if value == "" {
-		return
-	}
-	r.int64(&dst.Value, key, value, 0)
-	dst.Present = r.err == nil
 }
 
 func (r *fieldReader) optBool(dst *Optional[bool], value string) {

@@ -37,25 +37,25 @@ func (h *SendMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "defaultTopic", "c":
 			h.DefaultTopic = value
 		case "defaultTopicQueueNums", "d":
-			r.int32(&h.DefaultTopicQueueNums, key, value, 0)
+			readInt(&r, &h.DefaultTopicQueueNums, key, value, 0)
 		case "queueId", "e":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		case "sysFlag", "f":
-			r.int32(&h.SysFlag, key, value, 1<<2)
+			readInt(&r, &h.SysFlag, key, value, 1<<2)
 		case "bornTimestamp", "g":
-			r.int64(&h.BornTimestamp, key, value, 1<<3)
+			readInt(&r, &h.BornTimestamp, key, value, 1<<3)
 		case "flag", "h":
-			r.int32(&h.Flag, key, value, 1<<4)
+			readInt(&r, &h.Flag, key, value, 1<<4)
 		case "properties", "i":
 			h.Properties = value
 		case "reconsumeTimes", "j":
-			r.optInt32(&h.ReconsumeTimes, key, value)
+			readOptInt(&r, &h.ReconsumeTimes, key, value)
 		case "unitMode", "k":
 			r.optBool(&h.UnitMode, value)
 		case "batch", "m":
 			r.optBool(&h.Batch, value)
 		case "maxReconsumeTimes", "l":
-			r.optInt32(&h.MaxReconsumeTimes, key, value)
+			readOptInt(&r, &h.MaxReconsumeTimes, key, value)
 		case "bname", "n":
 			h.BrokerName = value
 		}
@@ -133,9 +133,9 @@ func (h *SendMessageResponseHeader) DecodeExt(ext *Ext) error {
 			h.MsgID = value
 			r.seen |= 1 << 0
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		case "queueOffset":
-			r.int64(&h.QueueOffset, key, value, 1<<2)
+			readInt(&r, &h.QueueOffset, key, value, 1<<2)
 		case "transactionId":
 			h.TransactionID = value
 		case "batchUniqId":
@@ -185,12 +185,12 @@ func (h *ConsumerSendMsgBackRequestHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<0)
+			readInt(&r, &h.Offset, key, value, 1<<0)
 		case "group":
 			h.Group = value
 			r.seen |= 1 << 1
 		case "delayLevel":
-			r.int32(&h.DelayLevel, key, value, 1<<2)
+			readInt(&r, &h.DelayLevel, key, value, 1<<2)
 		case "originMsgId":
 			h.OriginMsgID = value
 		case "originTopic":
@@ -198,7 +198,7 @@ func (h *ConsumerSendMsgBackRequestHeader) DecodeExt(ext *Ext) error {
 		case "unitMode":
 			r.bool(&h.UnitMode, value, 0)
 		case "maxReconsumeTimes":
-			r.optInt32(&h.MaxReconsumeTimes, key, value)
+			readOptInt(&r, &h.MaxReconsumeTimes, key, value)
 		}
 	}
 	if r.bad(0x7) {
@@ -242,11 +242,11 @@ func (h *EndTransactionRequestHeader) DecodeExt(ext *Ext) error {
 		case "producerGroup":
 			h.ProducerGroup = value
 		case "tranStateTableOffset":
-			r.int64(&h.TranStateTableOffset, key, value, 1<<0)
+			readInt(&r, &h.TranStateTableOffset, key, value, 1<<0)
 		case "commitLogOffset":
-			r.int64(&h.CommitLogOffset, key, value, 1<<1)
+			readInt(&r, &h.CommitLogOffset, key, value, 1<<1)
 		case "commitOrRollback":
-			r.int32(&h.CommitOrRollback, key, value, 1<<2)
+			readInt(&r, &h.CommitOrRollback, key, value, 1<<2)
 		case "fromTransactionCheck":
 			r.optBool(&h.FromTransactionCheck, value)
 		case "msgId":
@@ -377,27 +377,27 @@ func (h *PullMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "liteTopic":
 			h.LiteTopic = value
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "queueOffset":
-			r.int64(&h.QueueOffset, key, value, 1<<3)
+			readInt(&r, &h.QueueOffset, key, value, 1<<3)
 		case "maxMsgNums":
-			r.int32(&h.MaxMsgNums, key, value, 1<<4)
+			readInt(&r, &h.MaxMsgNums, key, value, 1<<4)
 		case "sysFlag":
-			r.int32(&h.SysFlag, key, value, 1<<5)
+			readInt(&r, &h.SysFlag, key, value, 1<<5)
 		case "commitOffset":
-			r.int64(&h.CommitOffset, key, value, 1<<6)
+			readInt(&r, &h.CommitOffset, key, value, 1<<6)
 		case "suspendTimeoutMillis":
-			r.int64(&h.SuspendTimeoutMillis, key, value, 1<<7)
+			readInt(&r, &h.SuspendTimeoutMillis, key, value, 1<<7)
 		case "subscription":
 			h.Subscription = value
 		case "subVersion":
-			r.int64(&h.SubVersion, key, value, 1<<8)
+			readInt(&r, &h.SubVersion, key, value, 1<<8)
 		case "expressionType":
 			h.ExpressionType = value
 		case "maxMsgBytes":
-			r.optInt32(&h.MaxMsgBytes, key, value)
+			readOptInt(&r, &h.MaxMsgBytes, key, value)
 		case "requestSource":
-			r.optInt32(&h.RequestSource, key, value)
+			readOptInt(&r, &h.RequestSource, key, value)
 		case "proxyFrowardClientId":
 			h.ProxyFrowardClientID = value
 		}
@@ -447,21 +447,21 @@ func (h *PullMessageResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "suggestWhichBrokerId":
-			r.int64(&h.SuggestWhichBrokerID, key, value, 1<<0)
+			readInt(&r, &h.SuggestWhichBrokerID, key, value, 1<<0)
 		case "nextBeginOffset":
-			r.int64(&h.NextBeginOffset, key, value, 1<<1)
+			readInt(&r, &h.NextBeginOffset, key, value, 1<<1)
 		case "minOffset":
-			r.int64(&h.MinOffset, key, value, 1<<2)
+			readInt(&r, &h.MinOffset, key, value, 1<<2)
 		case "maxOffset":
-			r.int64(&h.MaxOffset, key, value, 1<<3)
+			readInt(&r, &h.MaxOffset, key, value, 1<<3)
 		case "offsetDelta":
-			r.optInt64(&h.OffsetDelta, key, value)
+			readOptInt(&r, &h.OffsetDelta, key, value)
 		case "topicSysFlag":
-			r.optInt32(&h.TopicSysFlag, key, value)
+			readOptInt(&r, &h.TopicSysFlag, key, value)
 		case "groupSysFlag":
-			r.optInt32(&h.GroupSysFlag, key, value)
+			readOptInt(&r, &h.GroupSysFlag, key, value)
 		case "forbiddenType":
-			r.optInt32(&h.ForbiddenType, key, value)
+			readOptInt(&r, &h.ForbiddenType, key, value)
 		}
 	}
 	if r.bad(0xf) {
@@ -504,7 +504,7 @@ func (h *QueryConsumerOffsetRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "setZeroIfNotFound":
 			r.optBool(&h.SetZeroIfNotFound, value)
 		}
@@ -536,7 +536,7 @@ func (h *QueryConsumerOffsetResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<0)
+			readInt(&r, &h.Offset, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -572,9 +572,9 @@ func (h *UpdateConsumerOffsetRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "commitOffset":
-			r.int64(&h.CommitOffset, key, value, 1<<3)
+			readInt(&r, &h.CommitOffset, key, value, 1<<3)
 		}
 	}
 	if r.bad(0xf) {
@@ -708,9 +708,9 @@ func (h *SearchOffsetRequestHeader) DecodeExt(ext *Ext) error {
 		case "liteTopic":
 			h.LiteTopic = value
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		case "timestamp":
-			r.int64(&h.Timestamp, key, value, 1<<2)
+			readInt(&r, &h.Timestamp, key, value, 1<<2)
 		case "boundaryType":
 			h.BoundaryType = value
 		}
@@ -743,7 +743,7 @@ func (h *SearchOffsetResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<0)
+			readInt(&r, &h.Offset, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -775,7 +775,7 @@ func (h *GetMaxOffsetRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		case "committed":
 			r.bool(&h.Committed, value, 0)
 		}
@@ -806,7 +806,7 @@ func (h *GetMaxOffsetResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<0)
+			readInt(&r, &h.Offset, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -837,7 +837,7 @@ func (h *GetMinOffsetRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		}
 	}
 	if r.bad(0x3) {
@@ -865,7 +865,7 @@ func (h *GetMinOffsetResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<0)
+			readInt(&r, &h.Offset, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -896,7 +896,7 @@ func (h *GetEarliestMsgStoretimeRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		}
 	}
 	if r.bad(0x3) {
@@ -924,7 +924,7 @@ func (h *GetEarliestMsgStoretimeResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "timestamp":
-			r.int64(&h.Timestamp, key, value, 1<<0)
+			readInt(&r, &h.Timestamp, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -964,11 +964,11 @@ func (h *QueryMessageRequestHeader) DecodeExt(ext *Ext) error {
 			h.Key = value
 			r.seen |= 1 << 1
 		case "maxNum":
-			r.int32(&h.MaxNum, key, value, 1<<2)
+			readInt(&r, &h.MaxNum, key, value, 1<<2)
 		case "beginTimestamp":
-			r.int64(&h.BeginTimestamp, key, value, 1<<3)
+			readInt(&r, &h.BeginTimestamp, key, value, 1<<3)
 		case "endTimestamp":
-			r.int64(&h.EndTimestamp, key, value, 1<<4)
+			readInt(&r, &h.EndTimestamp, key, value, 1<<4)
 		case "indexType":
 			h.IndexType = value
 		case "lastKey":
@@ -1009,9 +1009,9 @@ func (h *QueryMessageResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "indexLastUpdateTimestamp":
-			r.int64(&h.IndexLastUpdateTimestamp, key, value, 1<<0)
+			readInt(&r, &h.IndexLastUpdateTimestamp, key, value, 1<<0)
 		case "indexLastUpdatePhyoffset":
-			r.int64(&h.IndexLastUpdatePhyoffset, key, value, 1<<1)
+			readInt(&r, &h.IndexLastUpdatePhyoffset, key, value, 1<<1)
 		}
 	}
 	if r.bad(0x3) {
@@ -1042,7 +1042,7 @@ func (h *ViewMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "topic":
 			h.Topic = value
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<0)
+			readInt(&r, &h.Offset, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -1087,17 +1087,17 @@ func (h *PopMessageRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 0)
+			readInt(&r, &h.QueueID, key, value, 0)
 		case "maxMsgNums":
-			r.int32(&h.MaxMsgNums, key, value, 1<<2)
+			readInt(&r, &h.MaxMsgNums, key, value, 1<<2)
 		case "invisibleTime":
-			r.int64(&h.InvisibleTime, key, value, 1<<3)
+			readInt(&r, &h.InvisibleTime, key, value, 1<<3)
 		case "pollTime":
-			r.int64(&h.PollTime, key, value, 0)
+			readInt(&r, &h.PollTime, key, value, 0)
 		case "bornTime":
-			r.int64(&h.BornTime, key, value, 0)
+			readInt(&r, &h.BornTime, key, value, 0)
 		case "initMode":
-			r.int32(&h.InitMode, key, value, 0)
+			readInt(&r, &h.InitMode, key, value, 0)
 		case "expType":
 			h.ExpType = value
 		case "exp":
@@ -1149,13 +1149,13 @@ func (h *PopMessageResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "popTime":
-			r.int64(&h.PopTime, key, value, 1<<0)
+			readInt(&r, &h.PopTime, key, value, 1<<0)
 		case "invisibleTime":
-			r.int64(&h.InvisibleTime, key, value, 1<<1)
+			readInt(&r, &h.InvisibleTime, key, value, 1<<1)
 		case "reviveQid":
-			r.int32(&h.ReviveQID, key, value, 1<<2)
+			readInt(&r, &h.ReviveQID, key, value, 1<<2)
 		case "restNum":
-			r.int64(&h.RestNum, key, value, 1<<3)
+			readInt(&r, &h.RestNum, key, value, 1<<3)
 		case "startOffsetInfo":
 			h.StartOffsetInfo = value
 		case "msgOffsetInfo":
@@ -1205,12 +1205,12 @@ func (h *AckMessageRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "extraInfo":
 			h.ExtraInfo = value
 			r.seen |= 1 << 3
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<4)
+			readInt(&r, &h.Offset, key, value, 1<<4)
 		case "liteTopic":
 			h.LiteTopic = value
 		}
@@ -1257,14 +1257,14 @@ func (h *ChangeInvisibleTimeRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "extraInfo":
 			h.ExtraInfo = value
 			r.seen |= 1 << 3
 		case "offset":
-			r.int64(&h.Offset, key, value, 1<<4)
+			readInt(&r, &h.Offset, key, value, 1<<4)
 		case "invisibleTime":
-			r.int64(&h.InvisibleTime, key, value, 1<<5)
+			readInt(&r, &h.InvisibleTime, key, value, 1<<5)
 		case "liteTopic":
 			h.LiteTopic = value
 		case "suspend":
@@ -1304,11 +1304,11 @@ func (h *ChangeInvisibleTimeResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "popTime":
-			r.int64(&h.PopTime, key, value, 1<<0)
+			readInt(&r, &h.PopTime, key, value, 1<<0)
 		case "invisibleTime":
-			r.int64(&h.InvisibleTime, key, value, 1<<1)
+			readInt(&r, &h.InvisibleTime, key, value, 1<<1)
 		case "reviveQid":
-			r.int32(&h.ReviveQID, key, value, 1<<2)
+			readInt(&r, &h.ReviveQID, key, value, 1<<2)
 		}
 	}
 	if r.bad(0x7) {
@@ -1351,11 +1351,11 @@ func (h *NotificationRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "pollTime":
-			r.int64(&h.PollTime, key, value, 1<<3)
+			readInt(&r, &h.PollTime, key, value, 1<<3)
 		case "bornTime":
-			r.int64(&h.BornTime, key, value, 1<<4)
+			readInt(&r, &h.BornTime, key, value, 1<<4)
 		case "order":
 			r.optBool(&h.Order, value)
 		case "attemptId":
@@ -1435,9 +1435,9 @@ func (h *PeekMessageRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<1)
+			readInt(&r, &h.QueueID, key, value, 1<<1)
 		case "maxMsgNums":
-			r.int32(&h.MaxMsgNums, key, value, 1<<2)
+			readInt(&r, &h.MaxMsgNums, key, value, 1<<2)
 		case "consumerGroup":
 			h.ConsumerGroup = value
 			r.seen |= 1 << 3
@@ -1478,7 +1478,7 @@ func (h *PollingInfoRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		}
 	}
 	if r.bad(0x7) {
@@ -1507,7 +1507,7 @@ func (h *PollingInfoResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "pollingNum":
-			r.int32(&h.PollingNum, key, value, 1<<0)
+			readInt(&r, &h.PollingNum, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -1550,13 +1550,13 @@ func (h *PopLiteMessageRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 2
 		case "maxMsgNum":
-			r.int32(&h.MaxMsgNum, key, value, 1<<3)
+			readInt(&r, &h.MaxMsgNum, key, value, 1<<3)
 		case "invisibleTime":
-			r.int64(&h.InvisibleTime, key, value, 1<<4)
+			readInt(&r, &h.InvisibleTime, key, value, 1<<4)
 		case "pollTime":
-			r.int64(&h.PollTime, key, value, 1<<5)
+			readInt(&r, &h.PollTime, key, value, 1<<5)
 		case "bornTime":
-			r.int64(&h.BornTime, key, value, 1<<6)
+			readInt(&r, &h.BornTime, key, value, 1<<6)
 		case "attemptId":
 			h.AttemptID = value
 		}
@@ -1597,11 +1597,11 @@ func (h *PopLiteMessageResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "popTime":
-			r.int64(&h.PopTime, key, value, 1<<0)
+			readInt(&r, &h.PopTime, key, value, 1<<0)
 		case "invisibleTime":
-			r.int64(&h.InvisibleTime, key, value, 1<<1)
+			readInt(&r, &h.InvisibleTime, key, value, 1<<1)
 		case "reviveQid":
-			r.int32(&h.ReviveQID, key, value, 1<<2)
+			readInt(&r, &h.ReviveQID, key, value, 1<<2)
 		case "startOffsetInfo":
 			h.StartOffsetInfo = value
 		case "msgOffsetInfo":
@@ -1675,9 +1675,9 @@ func (h *CheckTransactionStateRequestHeader) DecodeExt(ext *Ext) error {
 		case "topic":
 			h.Topic = value
 		case "tranStateTableOffset":
-			r.int64(&h.TranStateTableOffset, key, value, 1<<0)
+			readInt(&r, &h.TranStateTableOffset, key, value, 1<<0)
 		case "commitLogOffset":
-			r.int64(&h.CommitLogOffset, key, value, 1<<1)
+			readInt(&r, &h.CommitLogOffset, key, value, 1<<1)
 		case "msgId":
 			h.MsgID = value
 		case "transactionId":
@@ -1729,11 +1729,11 @@ func (h *ResetOffsetRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 0)
+			readInt(&r, &h.QueueID, key, value, 0)
 		case "offset":
-			r.optInt64(&h.Offset, key, value)
+			readOptInt(&r, &h.Offset, key, value)
 		case "timestamp":
-			r.int64(&h.Timestamp, key, value, 0)
+			readInt(&r, &h.Timestamp, key, value, 0)
 		case "isForce":
 			r.bool(&h.IsForce, value, 0)
 		}
@@ -1858,9 +1858,9 @@ func (h *ConsumeMessageDirectlyResultRequestHeader) DecodeExt(ext *Ext) error {
 		case "topic":
 			h.Topic = value
 		case "topicSysFlag":
-			r.optInt32(&h.TopicSysFlag, key, value)
+			readOptInt(&r, &h.TopicSysFlag, key, value)
 		case "groupSysFlag":
-			r.optInt32(&h.GroupSysFlag, key, value)
+			readOptInt(&r, &h.GroupSysFlag, key, value)
 		}
 	}
 	if r.bad(0x1) {
@@ -1914,19 +1914,19 @@ func (h *ReplyMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "defaultTopic":
 			h.DefaultTopic = value
 		case "defaultTopicQueueNums":
-			r.int32(&h.DefaultTopicQueueNums, key, value, 0)
+			readInt(&r, &h.DefaultTopicQueueNums, key, value, 0)
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 1<<2)
+			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "sysFlag":
-			r.int32(&h.SysFlag, key, value, 1<<3)
+			readInt(&r, &h.SysFlag, key, value, 1<<3)
 		case "bornTimestamp":
-			r.int64(&h.BornTimestamp, key, value, 1<<4)
+			readInt(&r, &h.BornTimestamp, key, value, 1<<4)
 		case "flag":
-			r.int32(&h.Flag, key, value, 1<<5)
+			readInt(&r, &h.Flag, key, value, 1<<5)
 		case "properties":
 			h.Properties = value
 		case "reconsumeTimes":
-			r.optInt32(&h.ReconsumeTimes, key, value)
+			readOptInt(&r, &h.ReconsumeTimes, key, value)
 		case "unitMode":
 			r.bool(&h.UnitMode, value, 0)
 		case "bornHost":
@@ -1936,7 +1936,7 @@ func (h *ReplyMessageRequestHeader) DecodeExt(ext *Ext) error {
 			h.StoreHost = value
 			r.seen |= 1 << 7
 		case "storeTimestamp":
-			r.int64(&h.StoreTimestamp, key, value, 1<<8)
+			readInt(&r, &h.StoreTimestamp, key, value, 1<<8)
 		}
 	}
 	if r.bad(0x1ff) {
@@ -2028,16 +2028,16 @@ func (h *CreateTopicRequestHeader) DecodeExt(ext *Ext) error {
 		case "defaultTopic":
 			h.DefaultTopic = value
 		case "readQueueNums":
-			r.int32(&h.ReadQueueNums, key, value, 1<<1)
+			readInt(&r, &h.ReadQueueNums, key, value, 1<<1)
 		case "writeQueueNums":
-			r.int32(&h.WriteQueueNums, key, value, 1<<2)
+			readInt(&r, &h.WriteQueueNums, key, value, 1<<2)
 		case "perm":
-			r.int32(&h.Perm, key, value, 1<<3)
+			readInt(&r, &h.Perm, key, value, 1<<3)
 		case "topicFilterType":
 			h.TopicFilterType = value
 			r.seen |= 1 << 4
 		case "topicSysFlag":
-			r.optInt32(&h.TopicSysFlag, key, value)
+			readOptInt(&r, &h.TopicSysFlag, key, value)
 		case "order":
 			r.bool(&h.Order, value, 0)
 		case "attributes":
@@ -2141,11 +2141,11 @@ func (h *GetAllTopicConfigRequestHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "topicSeq":
-			r.int32(&h.TopicSeq, key, value, 0)
+			readInt(&r, &h.TopicSeq, key, value, 0)
 		case "dataVersion":
 			h.DataVersion = value
 		case "maxTopicNum":
-			r.optInt32(&h.MaxTopicNum, key, value)
+			readOptInt(&r, &h.MaxTopicNum, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -2174,7 +2174,7 @@ func (h *GetAllTopicConfigResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "totalTopicNum":
-			r.optInt32(&h.TotalTopicNum, key, value)
+			readOptInt(&r, &h.TotalTopicNum, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -2231,11 +2231,11 @@ func (h *GetAllSubscriptionGroupRequestHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "groupSeq":
-			r.int32(&h.GroupSeq, key, value, 0)
+			readInt(&r, &h.GroupSeq, key, value, 0)
 		case "dataVersion":
 			h.DataVersion = value
 		case "maxGroupNum":
-			r.optInt32(&h.MaxGroupNum, key, value)
+			readOptInt(&r, &h.MaxGroupNum, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -2264,7 +2264,7 @@ func (h *GetAllSubscriptionGroupResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "totalGroupNum":
-			r.int32(&h.TotalGroupNum, key, value, 1<<0)
+			readInt(&r, &h.TotalGroupNum, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -2685,11 +2685,11 @@ func (h *QueryConsumeQueueRequestHeader) DecodeExt(ext *Ext) error {
 		case "topic":
 			h.Topic = value
 		case "queueId":
-			r.int32(&h.QueueID, key, value, 0)
+			readInt(&r, &h.QueueID, key, value, 0)
 		case "index":
-			r.int64(&h.Index, key, value, 0)
+			readInt(&r, &h.Index, key, value, 0)
 		case "count":
-			r.int32(&h.Count, key, value, 0)
+			readInt(&r, &h.Count, key, value, 0)
 		case "consumerGroup":
 			h.ConsumerGroup = value
 		}
@@ -2845,7 +2845,7 @@ func (h *CheckRocksdbCqWriteProgressRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "checkStoreTime":
-			r.int64(&h.CheckStoreTime, key, value, 0)
+			readInt(&r, &h.CheckStoreTime, key, value, 0)
 		}
 	}
 	if r.bad(0x1) {
@@ -2901,7 +2901,7 @@ func (h *SetCommitLogReadModeRequestHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "READ_AHEAD_MODE":
-			r.int32(&h.ReadAheadMode, key, value, 1<<0)
+			readInt(&r, &h.ReadAheadMode, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -3306,7 +3306,7 @@ func (h *GetLiteClientInfoRequestHeader) DecodeExt(ext *Ext) error {
 		case "clientId":
 			h.ClientID = value
 		case "maxCount":
-			r.int32(&h.MaxCount, key, value, 0)
+			readInt(&r, &h.MaxCount, key, value, 0)
 		}
 	}
 	if r.bad(0x0) {
@@ -3343,7 +3343,7 @@ func (h *GetLiteGroupInfoRequestHeader) DecodeExt(ext *Ext) error {
 		case "liteTopic":
 			h.LiteTopic = value
 		case "topK":
-			r.int32(&h.TopK, key, value, 0)
+			readInt(&r, &h.TopK, key, value, 0)
 		}
 	}
 	if r.bad(0x1) {
@@ -3651,7 +3651,7 @@ func (h *WipeWritePermOfBrokerResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "wipeTopicCount":
-			r.int32(&h.WipeTopicCount, key, value, 1<<0)
+			readInt(&r, &h.WipeTopicCount, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -3706,7 +3706,7 @@ func (h *AddWritePermOfBrokerResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "addTopicCount":
-			r.int32(&h.AddTopicCount, key, value, 1<<0)
+			readInt(&r, &h.AddTopicCount, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -3813,15 +3813,15 @@ func (h *RegisterBrokerRequestHeader) DecodeExt(ext *Ext) error {
 		case "haServerAddr":
 			h.HAServerAddr = value
 		case "brokerId":
-			r.int64(&h.BrokerID, key, value, 1<<3)
+			readInt(&r, &h.BrokerID, key, value, 1<<3)
 		case "heartbeatTimeoutMillis":
-			r.optInt64(&h.HeartbeatTimeoutMillis, key, value)
+			readOptInt(&r, &h.HeartbeatTimeoutMillis, key, value)
 		case "enableActingMaster":
 			r.optBool(&h.EnableActingMaster, value)
 		case "compressed":
 			r.bool(&h.Compressed, value, 0)
 		case "bodyCrc32":
-			r.optInt32(&h.BodyCRC32, key, value)
+			readOptInt(&r, &h.BodyCRC32, key, value)
 		case "__ZONE_NAME":
 			h.ZoneName = value
 		}
@@ -3902,7 +3902,7 @@ func (h *UnRegisterBrokerRequestHeader) DecodeExt(ext *Ext) error {
 			h.ClusterName = value
 			r.seen |= 1 << 2
 		case "brokerId":
-			r.int64(&h.BrokerID, key, value, 1<<3)
+			readInt(&r, &h.BrokerID, key, value, 1<<3)
 		}
 	}
 	if r.bad(0xf) {
@@ -3944,7 +3944,7 @@ func (h *QueryDataVersionRequestHeader) DecodeExt(ext *Ext) error {
 			h.ClusterName = value
 			r.seen |= 1 << 2
 		case "brokerId":
-			r.int64(&h.BrokerID, key, value, 1<<3)
+			readInt(&r, &h.BrokerID, key, value, 1<<3)
 		}
 	}
 	if r.bad(0xf) {
@@ -4051,17 +4051,17 @@ func (h *BrokerHeartbeatRequestHeader) DecodeExt(ext *Ext) error {
 			h.BrokerName = value
 			r.seen |= 1 << 2
 		case "brokerId":
-			r.optInt64(&h.BrokerID, key, value)
+			readOptInt(&r, &h.BrokerID, key, value)
 		case "epoch":
-			r.optInt32(&h.Epoch, key, value)
+			readOptInt(&r, &h.Epoch, key, value)
 		case "maxOffset":
-			r.optInt64(&h.MaxOffset, key, value)
+			readOptInt(&r, &h.MaxOffset, key, value)
 		case "confirmOffset":
-			r.optInt64(&h.ConfirmOffset, key, value)
+			readOptInt(&r, &h.ConfirmOffset, key, value)
 		case "heartbeatTimeoutMills":
-			r.optInt64(&h.HeartbeatTimeoutMills, key, value)
+			readOptInt(&r, &h.HeartbeatTimeoutMills, key, value)
 		case "electionPriority":
-			r.optInt32(&h.ElectionPriority, key, value)
+			readOptInt(&r, &h.ElectionPriority, key, value)
 		}
 	}
 	if r.bad(0x7) {
@@ -4131,7 +4131,7 @@ func (h *RemoveBrokerRequestHeader) DecodeExt(ext *Ext) error {
 			h.BrokerClusterName = value
 			r.seen |= 1 << 1
 		case "brokerId":
-			r.int64(&h.BrokerID, key, value, 1<<2)
+			readInt(&r, &h.BrokerID, key, value, 1<<2)
 		}
 	}
 	if r.bad(0x7) {
@@ -4164,7 +4164,7 @@ func (h *NotifyMinBrokerIdChangeRequestHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "minBrokerId":
-			r.optInt64(&h.MinBrokerID, key, value)
+			readOptInt(&r, &h.MinBrokerID, key, value)
 		case "brokerName":
 			h.BrokerName = value
 		case "minBrokerAddr":
@@ -4207,7 +4207,7 @@ func (h *ExchangeHAInfoRequestHeader) DecodeExt(ext *Ext) error {
 		case "masterHaAddress":
 			h.MasterHAAddress = value
 		case "masterFlushOffset":
-			r.optInt64(&h.MasterFlushOffset, key, value)
+			readOptInt(&r, &h.MasterFlushOffset, key, value)
 		case "masterAddress":
 			h.MasterAddress = value
 		}
@@ -4242,7 +4242,7 @@ func (h *ExchangeHAInfoResponseHeader) DecodeExt(ext *Ext) error {
 		case "masterHaAddress":
 			h.MasterHAAddress = value
 		case "masterFlushOffset":
-			r.optInt64(&h.MasterFlushOffset, key, value)
+			readOptInt(&r, &h.MasterFlushOffset, key, value)
 		case "masterAddress":
 			h.MasterAddress = value
 		}
@@ -4273,7 +4273,7 @@ func (h *ResetMasterFlushOffsetHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "masterFlushOffset":
-			r.int64(&h.MasterFlushOffset, key, value, 1<<0)
+			readInt(&r, &h.MasterFlushOffset, key, value, 1<<0)
 		}
 	}
 	if r.bad(0x1) {
@@ -4305,11 +4305,11 @@ func (h *AlterSyncStateSetRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "masterBrokerId":
-			r.optInt64(&h.MasterBrokerID, key, value)
+			readOptInt(&r, &h.MasterBrokerID, key, value)
 		case "masterEpoch":
-			r.optInt32(&h.MasterEpoch, key, value)
+			readOptInt(&r, &h.MasterEpoch, key, value)
 		case "invokeTime":
-			r.int64(&h.InvokeTime, key, value, 0)
+			readInt(&r, &h.InvokeTime, key, value, 0)
 		}
 	}
 	if r.bad(0x0) {
@@ -4339,7 +4339,7 @@ func (h *AlterSyncStateSetResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "newSyncStateSetEpoch":
-			r.int32(&h.NewSyncStateSetEpoch, key, value, 0)
+			readInt(&r, &h.NewSyncStateSetEpoch, key, value, 0)
 		}
 	}
 	if r.bad(0x0) {
@@ -4376,11 +4376,11 @@ func (h *ElectMasterRequestHeader) DecodeExt(ext *Ext) error {
 			h.BrokerName = value
 			r.seen |= 1 << 1
 		case "brokerId":
-			r.int64(&h.BrokerID, key, value, 1<<2)
+			readInt(&r, &h.BrokerID, key, value, 1<<2)
 		case "designateElect":
 			r.bool(&h.DesignateElect, value, 0)
 		case "invokeTime":
-			r.optInt64(&h.InvokeTime, key, value)
+			readOptInt(&r, &h.InvokeTime, key, value)
 		}
 	}
 	if r.bad(0x7) {
@@ -4414,13 +4414,13 @@ func (h *ElectMasterResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "masterBrokerId":
-			r.optInt64(&h.MasterBrokerID, key, value)
+			readOptInt(&r, &h.MasterBrokerID, key, value)
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			r.optInt32(&h.MasterEpoch, key, value)
+			readOptInt(&r, &h.MasterEpoch, key, value)
 		case "syncStateSetEpoch":
-			r.optInt32(&h.SyncStateSetEpoch, key, value)
+			readOptInt(&r, &h.SyncStateSetEpoch, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4458,11 +4458,11 @@ func (h *RegisterBrokerToControllerRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "brokerId":
-			r.optInt64(&h.BrokerID, key, value)
+			readOptInt(&r, &h.BrokerID, key, value)
 		case "brokerAddress":
 			h.BrokerAddress = value
 		case "invokeTime":
-			r.int64(&h.InvokeTime, key, value, 0)
+			readInt(&r, &h.InvokeTime, key, value, 0)
 		}
 	}
 	if r.bad(0x0) {
@@ -4502,13 +4502,13 @@ func (h *RegisterBrokerToControllerResponseHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "masterBrokerId":
-			r.optInt64(&h.MasterBrokerID, key, value)
+			readOptInt(&r, &h.MasterBrokerID, key, value)
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			r.optInt32(&h.MasterEpoch, key, value)
+			readOptInt(&r, &h.MasterEpoch, key, value)
 		case "syncStateSetEpoch":
-			r.optInt32(&h.SyncStateSetEpoch, key, value)
+			readOptInt(&r, &h.SyncStateSetEpoch, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4569,11 +4569,11 @@ func (h *GetReplicaInfoResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "masterBrokerId":
-			r.optInt64(&h.MasterBrokerID, key, value)
+			readOptInt(&r, &h.MasterBrokerID, key, value)
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			r.optInt32(&h.MasterEpoch, key, value)
+			readOptInt(&r, &h.MasterEpoch, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4650,11 +4650,11 @@ func (h *NotifyBrokerRoleChangedRequestHeader) DecodeExt(ext *Ext) error {
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			r.optInt32(&h.MasterEpoch, key, value)
+			readOptInt(&r, &h.MasterEpoch, key, value)
 		case "syncStateSetEpoch":
-			r.optInt32(&h.SyncStateSetEpoch, key, value)
+			readOptInt(&r, &h.SyncStateSetEpoch, key, value)
 		case "masterBrokerId":
-			r.optInt64(&h.MasterBrokerID, key, value)
+			readOptInt(&r, &h.MasterBrokerID, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4697,7 +4697,7 @@ func (h *CleanControllerBrokerDataRequestHeader) DecodeExt(ext *Ext) error {
 		case "isCleanLivingBroker":
 			r.bool(&h.IsCleanLivingBroker, value, 0)
 		case "invokeTime":
-			r.int64(&h.InvokeTime, key, value, 0)
+			readInt(&r, &h.InvokeTime, key, value, 0)
 		}
 	}
 	if r.bad(0x1) {
@@ -4765,7 +4765,7 @@ func (h *GetNextBrokerIdResponseHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "nextBrokerId":
-			r.optInt64(&h.NextBrokerID, key, value)
+			readOptInt(&r, &h.NextBrokerID, key, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4801,7 +4801,7 @@ func (h *ApplyBrokerIdRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "appliedBrokerId":
-			r.optInt64(&h.AppliedBrokerID, key, value)
+			readOptInt(&r, &h.AppliedBrokerID, key, value)
 		case "registerCheckCode":
 			h.RegisterCheckCode = value
 		}

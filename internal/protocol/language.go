@@ -7,24 +7,6 @@ import "strconv"
 // LanguageCode says what the sender is written in.
 type LanguageCode uint8
 
-// The languages Apache knows. Anything else is read as LanguageOther.
-const (
-	LanguageJava   LanguageCode = 0
-	LanguageCPP    LanguageCode = 1
-	LanguageDotNet LanguageCode = 2
-	LanguageOther  LanguageCode = 7
-	LanguageHTTP   LanguageCode = 8
-	LanguageGo     LanguageCode = 9
-	LanguageRust   LanguageCode = 12
-	LanguageNodeJS LanguageCode = 13
-)
-
-// languageNames is indexed by LanguageCode.
-var languageNames = [...]string{
-	"JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO",
-	"PHP", "OMS", "RUST", "NODE_JS",
-}
-
 // String returns Apache's name of the language; unknown ones are OTHER, as they would be read.
 func (l LanguageCode) String() string {
 	if int(l) < len(languageNames) {

@@ -41,7 +41,7 @@ func (s *Server) accept(ctx context.Context, socket net.Listener, via *Listener)
 
 // welcome starts the goroutine of a connection, if there may be one more.
 func (s *Server) welcome(nc net.Conn, via *Listener) {
-	from := addrOf(nc.RemoteAddr())
+	from := AddrPort(nc.RemoteAddr()).Addr()
 	if err := s.doors.enter(from, s.eng.limits.MaxConns, s.eng.limits.MaxConnsPerIP); err != nil {
 		s.eng.count.refused.Add(1)
 		s.eng.throttle.warn(s.eng.log, "connection refused", slog.Any("remote_addr", nc.RemoteAddr()),

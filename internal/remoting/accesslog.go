@@ -11,40 +11,21 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// Defaults of AccessLogConfig.
-const (
-	DefaultSlowCall  = time.Second
-	DefaultSlowEvery = time.Second
-)
-
-// AccessLogConfig describes an access log.
-type AccessLogConfig struct {
-	Logger *slog.Logger
-	Slow   time.Duration // calls from here on are told at Warn; 0: DefaultSlowCall; negative: none
-	Every  time.Duration // at most one such line in this time, with the number left out; 0: DefaultSlowEvery
-}
-
-// AccessLog is a Hook that writes a line for every call at Debug, and for some of the slow ones at Warn.
-// Calls that were held on purpose are not slow. It costs a clock reading per call when Debug is off.
+// AccessLog is a Hook that writes a line for every call at Debug, and for some of the slow ones at Warn: one a
+// second, with the number left out. Calls that were held on purpose are not slow. It costs a clock reading per call
+// when Debug is off.
 type AccessLog struct {
-	cfg     AccessLogConfig
-	limit   atomic.Int64 // AccessLogConfig.Slow; it may be changed
-	next    atomic.Int64 // unix nanoseconds from when a slow call may be told again
-	skipped atomic.Int64
+	log   *slog.Logger
+	limit atomic.Int64 // a time.Duration
+	told  throttle     // slow calls
 }
 
 var _ Hook = (*AccessLog)(nil)
 
-// NewAccessLog returns the hook.
-func NewAccessLog(cfg AccessLogConfig) *AccessLog {
-	if cfg.Slow == 0 {
-		cfg.Slow = DefaultSlowCall
-	}
-	if cfg.Every == 0 {
-		cfg.Every = DefaultSlowEvery
-	}
-	a := &AccessLog{cfg: cfg}
-	a.limit.Store(int64(cfg.Slow))
+// NewAccessLog returns the hook; calls from slow on are told at Warn, none when it is 0 or less.
+func NewAccessLog(log *slog.Logger, slow time.Duration) *AccessLog {
+	a := &AccessLog{log: log, told: throttle{most: 1, every: time.Second}}
+	a.SetSlow(slow)
 	return a
 }
 
@@ -58,22 +39,14 @@ func (a *AccessLog) Before(ctx context.Context, _ *Call) context.Context { retur
 func (a *AccessLog) After(ctx context.Context, c *Call, r *Response, err error) {
 	took := time.Since(c.Received)
 	if slow := time.Duration(a.limit.Load()); slow > 0 && took >= slow && !c.Held() {
-		a.slow(ctx, c, r, err, took)
+		if missed, ok := a.told.admit(time.Now()); ok {
+			a.write(ctx, slog.LevelWarn, "slow call", c, r, err, took, slog.Int("skipped_lines", missed))
+		}
 		return
 	}
-	if a.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
+	if a.log.Enabled(ctx, slog.LevelDebug) {
 		a.write(ctx, slog.LevelDebug, "call", c, r, err, took)
 	}
-}
-
-func (a *AccessLog) slow(ctx context.Context, c *Call, r *Response, err error, took time.Duration) {
-	now := c.Received.Add(took).UnixNano()
-	next := a.next.Load()
-	if now < next || !a.next.CompareAndSwap(next, now+int64(a.cfg.Every)) {
-		a.skipped.Add(1)
-		return
-	}
-	a.write(ctx, slog.LevelWarn, "slow call", c, r, err, took, slog.Int64("skipped_lines", a.skipped.Swap(0)))
 }
 
 func (a *AccessLog) write(
@@ -104,5 +77,5 @@ func (a *AccessLog) write(
 	if c.OneWay {
 		attrs = append(attrs, slog.Bool("one_way", true))
 	}
-	a.cfg.Logger.LogAttrs(ctx, level, msg, append(attrs, more...)...)
+	a.log.LogAttrs(ctx, level, msg, append(attrs, more...)...)
 }

@@ -13,15 +13,14 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-func accessLog(level slog.Level, cfg AccessLogConfig) (*AccessLog, *logBuffer) {
+func accessLog(level slog.Level) (*AccessLog, *logBuffer) {
 	buf := &logBuffer{}
-	cfg.Logger = slog.New(slog.NewTextHandler(buf, &slog.HandlerOptions{Level: level}))
-	return NewAccessLog(cfg), buf
+	return NewAccessLog(slog.New(slog.NewTextHandler(buf, &slog.HandlerOptions{Level: level})), time.Second), buf
 }
 
 func TestAccessLogLine(t *testing.T) {
 	t.Parallel()
-	hook, log := accessLog(slog.LevelDebug, AccessLogConfig{})
+	hook, log := accessLog(slog.LevelDebug)
 	c := &Call{Code: codeEcho, Peer: testPeer{}, Protocol: ProtocolRemoting, Received: time.Now(), OneWay: true}
 	ctx := hook.Before(t.Context(), c)
 	hook.After(ctx, c, &Response{Code: protocol.TopicNotExist, Remark: "no topic"}, nil)
@@ -38,7 +37,8 @@ func TestAccessLogLine(t *testing.T) {
 
 func TestSlowCallsAreSampled(t *testing.T) {
 	t.Parallel()
-	hook, log := accessLog(slog.LevelInfo, AccessLogConfig{Slow: time.Second, Every: time.Hour})
+	hook, log := accessLog(slog.LevelInfo)
+	hook.told.every = time.Hour
 	slow := time.Now().Add(-2 * time.Second)
 	for range 5 {
 		hook.After(t.Context(), &Call{Code: codeEcho, Peer: testPeer{}, Received: slow}, &Response{}, nil)
@@ -50,13 +50,13 @@ func TestSlowCallsAreSampled(t *testing.T) {
 	if n := strings.Count(log.String(), "slow call"); n != 1 || strings.Contains(log.String(), "PULL") {
 		t.Errorf("%d lines: %s", n, log)
 	}
-	if hook.skipped.Load() != 4 {
-		t.Errorf("%d skipped", hook.skipped.Load())
+	if hook.told.suppressed != 4 {
+		t.Errorf("%d skipped", hook.told.suppressed)
 	}
 }
 
 func TestAccessLogDoesNotAllocate(t *testing.T) {
-	hook, _ := accessLog(slog.LevelInfo, AccessLogConfig{})
+	hook, _ := accessLog(slog.LevelInfo)
 	c, r := &Call{Code: codeEcho, Peer: testPeer{}, Received: time.Now()}, &Response{}
 	if n := testing.AllocsPerRun(1000, func() { hook.After(context.Background(), c, r, nil) }); n != 0 {
 		t.Errorf("%v allocations a call", n)
@@ -79,7 +79,7 @@ func TestDispatchAllocations(t *testing.T) {
 	}{
 		{"plain", reply, nil, 1},
 		{"typed header", HandleAsync(func(c *Call, _ *protocol.SendMessageRequestHeader) { reply(c.Context(), c) }), nil, 2},
-		{"access log", reply, []Hook{NewAccessLog(AccessLogConfig{Logger: slog.New(slog.DiscardHandler)})}, 1},
+		{"access log", reply, []Hook{NewAccessLog(slog.New(slog.DiscardHandler), time.Second)}, 1},
 	} {
 		reg, err := NewRegistry(RegistryConfig{Hooks: tc.hooks}, []Route{
 			{Code: protocol.SendMessageV2, Lane: NewLane(LaneConfig{}), Processor: tc.process},

@@ -52,11 +52,7 @@ type reading struct {
 }
 
 func newConn(eng *engine, nc net.Conn, via *Listener) *Conn {
-	c := &Conn{id: eng.reg.NextPeerID(), eng: eng, via: via, sock: nc, nc: nc}
-	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		addr := tcp.AddrPort()
-		c.remote = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-	}
+	c := &Conn{id: eng.reg.NextPeerID(), eng: eng, via: via, sock: nc, nc: nc, remote: AddrPort(nc.RemoteAddr())}
 	c.raw.bind(c)
 	c.state.active.Store(time.Now().UnixNano())
 	return c

@@ -64,11 +64,13 @@ func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &engine{
+	e := &engine{
 		reg: reg, limits: limits, log: log, ctx: context.Background(),
 		requestHead: protocol.Command{Language: protocol.LanguageJava, Version: protocol.VersionCurrent},
 		frames:      semaphore.NewWeighted(limits.ReadMemoryBytes), turn: semaphore.NewWeighted(1),
 	}
+	e.throttle.most, e.throttle.every = 10, 10*time.Second
+	return e
 }
 
 // fitFrame sees to it that a frame above a chunk has room, booked with the read memory that all connections
@@ -151,13 +153,11 @@ func (l *flushList) flush() {
 	l.mu.Unlock()
 }
 
-const (
-	throttleLines  = 10 // warnings about clients in a throttleWindow
-	throttleWindow = 10 * time.Second
-)
-
 // throttle keeps warnings that clients can cause from filling the log.
 type throttle struct {
+	most  int // lines
+	every time.Duration
+
 	mu         sync.Mutex
 	until      time.Time
 	lines      int
@@ -181,9 +181,9 @@ func (t *throttle) admit(now time.Time) (missed int, ok bool) {
 	defer t.mu.Unlock()
 	if now.After(t.until) {
 		missed = t.suppressed
-		t.until, t.lines, t.suppressed = now.Add(throttleWindow), 0, 0
+		t.until, t.lines, t.suppressed = now.Add(t.every), 0, 0
 	}
-	if t.lines >= throttleLines {
+	if t.lines >= t.most {
 		t.suppressed++
 		return 0, false
 	}

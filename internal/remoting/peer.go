@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"net"
 	"net/netip"
 	"time"
 
@@ -39,6 +40,15 @@ type Peer interface {
 	ID() uint64
 	// RemoteAddr is the client's address, the one that a PROXY header names if there was one.
 	RemoteAddr() netip.AddrPort
+}
+
+// AddrPort is a TCP address; the zero value for others.
+func AddrPort(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		ap := tcp.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
 }
 
 // A Gate tells doors who makes a request. What that user may do, the registry's wrapper decides.

@@ -277,25 +277,19 @@ func (n *node) run(ctx context.Context, flushOffsets time.Duration) error {
 	g.Go(func() error { return n.popper.Run(ctx) })
 	g.Go(func() error { return n.delays.Run(ctx) })
 	g.Go(func() error { return n.transactions.Run(ctx) })
-	g.Go(func() error {
-		every(ctx, time.Second, n.tick)
-		return nil
-	})
-	g.Go(func() error {
-		every(ctx, flushOffsets, func(time.Time) { n.offsets.Flush(nil) })
-		return nil
-	})
+	g.Go(func() error { return every(ctx, time.Second, n.tick) })
+	g.Go(func() error { return every(ctx, flushOffsets, func(time.Time) { n.offsets.Flush(nil) }) })
 	return g.Wait()
 }
 
-// every calls fn at intervals until ctx is done.
-func every(ctx context.Context, interval time.Duration, fn func(now time.Time)) {
+// every calls fn at intervals until ctx is done, which is no error.
+func every(ctx context.Context, interval time.Duration, fn func(now time.Time)) error {
 	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case now := <-t.C:
 			fn(now)
 		}

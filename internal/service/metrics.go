@@ -242,12 +242,9 @@ func (m *meters) readDue(rows *telemetry.Rows) {
 
 // setUpMetrics makes the ways out of metrics.
 func (s *Service) setUpMetrics(version string) (err error) {
-	cfg := &s.cfg.Metrics
 	s.metrics, err = telemetry.SetupMetrics(context.Background(), telemetry.MetricOptions{
-		Options:  telemetry.Options{Version: version, Logger: s.log.With("component", "metrics")},
-		Exporter: cfg.Exporter, Cluster: s.self.cluster, Node: s.self.brokerName, Target: cfg.GRPCTarget,
-		Headers: cfg.GRPCHeader, Labels: cfg.Label, CardinalityLimit: cfg.Cardinality,
-		Interval: cfg.GRPCInterval, Timeout: cfg.GRPCTimeout,
+		Options: telemetry.Options{Version: version, Logger: s.log.With("component", "metrics")},
+		Metrics: s.cfg.Metrics, Cluster: s.self.cluster, Broker: s.self.brokerName,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; metricsExporterType=%s switches metrics off", err, telemetry.ExportNothing)

@@ -55,30 +55,6 @@ func (n *needs) read(c *remoting.Call) error {
 	return err
 }
 
-// namesInBody decodes the body of a code that names topics and groups there.
-func namesInBody(c *remoting.Call) (any, error) {
-	switch c.Code {
-	case p.HeartBeat:
-		return p.DecodeBody[p.HeartbeatData](c.Body)
-	case p.LockBatchMQ, p.UnlockBatchMQ:
-		return p.DecodeBody[p.LockBatchRequestBody](c.Body)
-	case p.BatchAckMessage:
-		return p.DecodeBody[p.BatchAckMessageRequestBody](c.Body)
-	case p.QueryAssignment:
-		return p.DecodeBody[p.QueryAssignmentRequestBody](c.Body)
-	case p.SetMessageRequestMode:
-		return p.DecodeBody[p.SetMessageRequestModeRequestBody](c.Body)
-	case p.UpdateAndCreateTopicList:
-		return p.DecodeBody[p.CreateTopicListRequestBody](c.Body)
-	case p.UpdateAndCreateSubscriptionGroup:
-		return p.DecodeBody[p.SubscriptionGroupConfig](c.Body)
-	case p.UpdateAndCreateSubscriptionGroupList:
-		return p.DecodeBody[p.SubscriptionGroupList](c.Body)
-	default:
-		return nil, nil //nolint:nilnil // it names nothing
-	}
-}
-
 // collect finds the names by what headers and bodies call them. A producer's group is a name without rights, and so is
 // the group that offsets are copied from.
 func (n *needs) collect(v reflect.Value) {

@@ -7,6 +7,7 @@ package service
 import (
 	"github.com/roquetmq/roquet/internal/auth"
 	p "github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // rightsOf is the table of what each request code needs. A code without a place here needs Cluster Update.
@@ -123,4 +124,29 @@ func rightsOf() map[p.Code]right {
 		p.BatchAckMessage:                      {topic: auth.Sub, group: auth.Sub},
 		p.BackupStore:                          {cluster: auth.Update},
 	}
+}
+
+// namesInBody decodes the body of a code that names topics and groups there; nil for others.
+func namesInBody(c *remoting.Call) (any, error) {
+	switch c.Code {
+	case p.UpdateAndCreateTopicList:
+		return p.DecodeBody[p.CreateTopicListRequestBody](c.Body)
+	case p.HeartBeat:
+		return p.DecodeBody[p.HeartbeatData](c.Body)
+	case p.LockBatchMQ:
+		return p.DecodeBody[p.LockBatchRequestBody](c.Body)
+	case p.UnlockBatchMQ:
+		return p.DecodeBody[p.LockBatchRequestBody](c.Body)
+	case p.UpdateAndCreateSubscriptionGroup:
+		return p.DecodeBody[p.SubscriptionGroupConfig](c.Body)
+	case p.UpdateAndCreateSubscriptionGroupList:
+		return p.DecodeBody[p.SubscriptionGroupList](c.Body)
+	case p.QueryAssignment:
+		return p.DecodeBody[p.QueryAssignmentRequestBody](c.Body)
+	case p.SetMessageRequestMode:
+		return p.DecodeBody[p.SetMessageRequestModeRequestBody](c.Body)
+	case p.BatchAckMessage:
+		return p.DecodeBody[p.BatchAckMessageRequestBody](c.Body)
+	}
+	return nil, nil
 }

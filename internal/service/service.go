@@ -124,8 +124,7 @@ func setLevel(level *slog.LevelVar, name string) {
 
 // assemble makes the registry, the server and what ties them to the broker.
 func (s *Service) assemble(routes []remoting.Route, set *settings) error {
-	access := remoting.NewAccessLog(remoting.AccessLogConfig{Logger: s.log.With("component", "access")})
-	access.SetSlow(s.cfg.Log.SlowCall)
+	access := remoting.NewAccessLog(s.log.With("component", "access"), s.cfg.Log.SlowCall)
 	set.watchers = append(set.watchers, func(next *config.Config) { access.SetSlow(next.Log.SlowCall) })
 	mapper := &errorMapper{log: s.log.With("component", "registry")}
 	registry, err := remoting.NewRegistry(remoting.RegistryConfig{
@@ -253,21 +252,12 @@ func (s *Service) Run(ctx context.Context) error {
 		bottom.Go(func() error { return endWith(fail, s.node.store.Run(storing)) })
 		middle.Go(func() error { return endWith(fail, s.node.run(below, s.cfg.Store.FlushOffsetsPeriod)) })
 	}
-	middle.Go(func() error {
-		every(below, 5*time.Second, s.access.table.Tick)
-		return nil
-	})
+	middle.Go(func() error { return every(below, 5*time.Second, s.access.table.Tick) })
 	if s.names != nil {
-		middle.Go(func() error {
-			every(below, 5*time.Second, s.names.routes.Tick)
-			return nil
-		})
+		middle.Go(func() error { return every(below, 5*time.Second, s.names.routes.Tick) })
 	}
 	if s.certs != nil {
-		middle.Go(func() error {
-			every(below, certificatesPeriod, s.certs.check)
-			return nil
-		})
+		middle.Go(func() error { return every(below, certificatesPeriod, s.certs.check) })
 	}
 	err := s.serve(failed)
 	stopBelow()

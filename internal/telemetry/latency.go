@@ -171,15 +171,8 @@ func (h *LatencyHook) readLatency(rows *Rows) {
 		if l.key.result <= callOneWay {
 			response = strings.ToLower(l.key.response.String())
 		}
-		rows.Add([]string{
-			strings.ToLower(
-				l.key.door.String(),
-			),
-			request,
-			response,
-			strconv.FormatBool(l.key.held),
-			l.key.result.String(),
-		}, l.values(&rows.table.Metrics[0])...)
+		door, held := strings.ToLower(l.key.door.String()), strconv.FormatBool(l.key.held)
+		rows.Add([]string{door, request, response, held, l.key.result.String()}, l.values(&rows.table.Metrics[0])...)
 	})
 }
 

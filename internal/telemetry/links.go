@@ -4,7 +4,6 @@ package telemetry
 
 import (
 	"context"
-	"encoding/binary"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -61,28 +60,12 @@ func receiveLinks(c *remoting.Call, r *remoting.Response) []trace.Link {
 	default:
 		return nil
 	}
-	links := recordLinks(nil, r.Body)
-	for _, part := range r.Bodies {
-		links = recordLinks(links, part)
-	}
-	return links
-}
-
-// recordLinks appends the links of the stored records that b is made of.
-func recordLinks(links []trace.Link, b []byte) []trace.Link {
-	for len(b) >= 4 && len(links) < maxLinks {
-		size := binary.BigEndian.Uint32(b)
-		if size < 4 || uint64(size) > uint64(len(b)) {
-			return links
-		}
-		record := message.Record(b[:size])
-		b = b[size:]
-		if !record.IsWhole() {
-			continue
-		}
-		if link, ok := linkOf(record.Properties()); ok {
+	var links []trace.Link
+	_ = message.EachRecord(r.Body, r.Bodies, func(rec message.Record) error { // what is broken just has no links
+		if link, ok := linkOf(rec.Properties()); ok && len(links) < maxLinks {
 			links = append(links, link)
 		}
-	}
+		return nil
+	})
 	return links
 }

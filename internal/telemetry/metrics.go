@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
 
@@ -34,15 +35,9 @@ const (
 // MetricOptions describes the metrics of a process.
 type MetricOptions struct {
 	Options
-	Exporter         string // one of the Export constants; the environment may add OTLP to it
-	Cluster          string
-	Node             string // the broker's name
-	Target           string // of ExportOTLP: host:port or URL
-	Headers          string // of ExportOTLP: name:value, …
-	Labels           string // of every series: name:value, …
-	CardinalityLimit int    // series of one metric; 0 is no limit
-	Interval         time.Duration
-	Timeout          time.Duration // of one export
+	config.Metrics // Exporter is one of the Export constants; the environment may add OTLP to it
+
+	Cluster, Broker string // the names
 }
 
 // Metrics are a process's metrics and their ways out. It is safe for concurrent use.
@@ -80,15 +75,15 @@ func (m *Metrics) Start(ctx context.Context, tables []Table) error {
 		return err
 	}
 	source := sdk.WithProducer(&producer{
-		tables: append(tables, m.hook.Tables()...), base: baseLabels(opts), limit: opts.CardinalityLimit,
+		tables: append(tables, m.hook.Tables()...), base: baseLabels(opts), limit: opts.Cardinality,
 		start: time.Now(), log: opts.Logger,
 	})
-	all := []sdk.Option{sdk.WithResource(res), sdk.WithCardinalityLimit(opts.CardinalityLimit)}
+	all := []sdk.Option{sdk.WithResource(res), sdk.WithCardinalityLimit(opts.Cardinality)}
 	if m.exporter != nil {
 		otel.SetErrorHandler(newErrorLog(opts.Logger))
 		periodic := []sdk.PeriodicReaderOption{source}
 		if opts.Exporter != ExportPage { // else the environment's interval counts
-			periodic = append(periodic, sdk.WithInterval(opts.Interval), sdk.WithTimeout(opts.Timeout))
+			periodic = append(periodic, sdk.WithInterval(opts.GRPCInterval), sdk.WithTimeout(opts.GRPCTimeout))
 		}
 		all = append(all, sdk.WithReader(sdk.NewPeriodicReader(m.exporter, periodic...)))
 	}
@@ -107,12 +102,18 @@ func (m *Metrics) Start(ctx context.Context, tables []Table) error {
 func metricExporter(ctx context.Context, opts *MetricOptions) (sdk.Exporter, error) {
 	switch opts.Exporter {
 	case ExportOTLP:
-		target := opts.Target
+		target := opts.GRPCTarget
 		if !strings.Contains(target, "://") {
 			target = "https://" + target
 		}
-		return otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithEndpointURL(target),
-			otlpmetricgrpc.WithHeaders(pairs(opts.Headers, opts.Logger)), otlpmetricgrpc.WithTimeout(opts.Timeout))
+		return otlpmetricgrpc.New(
+			ctx,
+			otlpmetricgrpc.WithEndpointURL(target),
+			otlpmetricgrpc.WithHeaders(
+				pairs(opts.GRPCHeader, opts.Logger),
+			),
+			otlpmetricgrpc.WithTimeout(opts.GRPCTimeout),
+		)
 	case ExportLog:
 		return stdoutmetric.New(stdoutmetric.WithWriter(logWriter{opts.Logger}))
 	case ExportNothing:
@@ -148,8 +149,8 @@ func pairs(text string, log *slog.Logger) map[string]string {
 
 // baseLabels are those of every series.
 func baseLabels(opts *MetricOptions) []attribute.KeyValue {
-	labels := pairs(opts.Labels, opts.Logger)
-	labels["cluster"], labels["node_id"] = opts.Cluster, opts.Node
+	labels := pairs(opts.Label, opts.Logger)
+	labels["cluster"], labels["node_id"] = opts.Cluster, opts.Broker
 	base := make([]attribute.KeyValue, 0, len(labels))
 	for name, value := range labels {
 		base = append(base, attribute.String(name, value))

@@ -20,6 +20,7 @@ import (
 	traces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 
+	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -116,7 +117,10 @@ func TestOTLPOverGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := SetupMetrics(t.Context(), MetricOptions{Exporter: ExportPage, Cluster: "C", Node: "b"})
+	m, err := SetupMetrics(
+		t.Context(),
+		MetricOptions{Cluster: "C", Broker: "b", Metrics: config.Metrics{Exporter: ExportPage}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +171,13 @@ func TestC207MetricsWithoutACollector(t *testing.T) {
 	for _, target := range []string{"http://" + l.Addr().String(), "http://127.0.0.1:1"} {
 		var log syncBuffer
 		m, err := SetupMetrics(t.Context(), MetricOptions{
-			Options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, Exporter: ExportOTLP, Target: target,
-			Interval: 20 * time.Millisecond, Timeout: 50 * time.Millisecond,
+			Options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			Metrics: config.Metrics{
+				Exporter:     ExportOTLP,
+				GRPCTarget:   target,
+				GRPCInterval: 20 * time.Millisecond,
+				GRPCTimeout:  50 * time.Millisecond,
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +228,7 @@ func (b *syncBuffer) String() string {
 // TestMetricsSwitchedOff: nothing is exported, measured or served.
 func TestMetricsSwitchedOff(t *testing.T) {
 	t.Parallel()
-	m, err := SetupMetrics(t.Context(), MetricOptions{Exporter: ExportNothing})
+	m, err := SetupMetrics(t.Context(), MetricOptions{Metrics: config.Metrics{Exporter: ExportNothing}})
 	if err != nil || m.Hook() != nil {
 		t.Fatalf("hook %v, %v", m.Hook(), err)
 	}
@@ -316,8 +325,8 @@ func TestCardinalityLimit(t *testing.T) {
 	t.Parallel()
 	log := &logBuffer{}
 	m, err := SetupMetrics(t.Context(), MetricOptions{
-		Options:  Options{Logger: slog.New(slog.NewTextHandler(log, nil))},
-		Exporter: ExportPage, CardinalityLimit: 10,
+		Options: Options{Logger: slog.New(slog.NewTextHandler(log, nil))},
+		Metrics: config.Metrics{Exporter: ExportPage, Cardinality: 10},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +363,7 @@ func BenchmarkLatencyHook(b *testing.B) {
 }
 
 func BenchmarkPage(b *testing.B) {
-	m, err := SetupMetrics(b.Context(), MetricOptions{Exporter: ExportPage})
+	m, err := SetupMetrics(b.Context(), MetricOptions{Metrics: config.Metrics{Exporter: ExportPage}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,12 +19,13 @@ package %s
 func emitCodes(codes []code) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, preamble, "codes.txt", "protocol")
-	emitCodeBlock(&b, codes, false)
-	emitCodeBlock(&b, codes, true)
+	emitCodeBlock(&b, codes, "request")
+	emitCodeBlock(&b, codes, "response")
+	emitLanguages(&b, codes)
 	b.WriteString("\n// Codes returns every request code that Apache declares, in ascending order.\n")
 	b.WriteString("func Codes() []Code {\n\treturn []Code{\n")
 	for _, c := range codes {
-		if !c.response && !c.own {
+		if c.kind == "request" && !c.own {
 			fmt.Fprintf(&b, "\t\t%s,\n", c.goName)
 		}
 	}
@@ -32,15 +33,15 @@ func emitCodes(codes []code) string {
 	return b.String()
 }
 
-func emitCodeBlock(b *strings.Builder, codes []code, response bool) {
+func emitCodeBlock(b *strings.Builder, codes []code, kind string) {
 	typ, lookup := "Code", "codeName"
 	doc := "Request codes, with their priority: P0 to produce and consume, P1 everyday, P2 the rest."
-	if response {
+	if kind == "response" {
 		typ, doc, lookup = "ResponseCode", "Response codes.", "responseCodeName"
 	}
 	fmt.Fprintf(b, "\n// %s\nconst (\n", doc)
 	for _, c := range codes {
-		if c.response != response {
+		if c.kind != kind {
 			continue
 		}
 		fmt.Fprintf(b, "\t%s %s = %d // %s", c.goName, typ, c.number, c.name)
@@ -59,11 +60,25 @@ func emitCodeBlock(b *strings.Builder, codes []code, response bool) {
 	fmt.Fprintf(b, "func %s(c %s) string {\n", lookup, typ)
 	b.WriteString("\tswitch c {\n")
 	for _, c := range codes {
-		if c.response == response && !c.own {
+		if c.kind == kind && !c.own {
 			fmt.Fprintf(b, "\tcase %s:\n\t\treturn %q\n", c.goName, c.name)
 		}
 	}
 	b.WriteString("\tdefault:\n\t\treturn \"\"\n\t}\n}\n")
+}
+
+// emitLanguages writes the languages and their names by number.
+func emitLanguages(b *strings.Builder, codes []code) {
+	var names []string
+	b.WriteString("\n// The languages Apache knows. Anything else is read as LanguageOther.\nconst (\n")
+	for _, c := range codes {
+		if c.kind == "language" {
+			fmt.Fprintf(b, "\t%s LanguageCode = %d\n", c.goName, c.number)
+			names = append(names, fmt.Sprintf("%d: %q", c.number, c.name))
+		}
+	}
+	b.WriteString(")\n\n// languageNames is indexed by LanguageCode.\n")
+	fmt.Fprintf(b, "var languageNames = [...]string{%s}\n", strings.Join(names, ", "))
 }
 
 // emitHeaders returns headers_gen.go.
@@ -93,7 +108,7 @@ func emitHeaders(headers []header, codes []code) string {
 func emitRequestHeader(b *strings.Builder, headers []header, codes []code) {
 	goNames := map[string]string{}
 	for _, c := range codes {
-		if !c.response {
+		if c.kind == "request" {
 			goNames[c.name] = c.goName
 		}
 	}
@@ -225,12 +240,11 @@ func emitDecodeField(b *strings.Builder, f *field, mask string) {
 	case opt != "" && f.kind == "bool":
 		fmt.Fprintf(b, "\t\t\tr.optBool(&h.%s, value)\n", f.goName)
 	case opt != "":
-		kind := strings.ToUpper(f.kind[:1]) + f.kind[1:]
-		fmt.Fprintf(b, "\t\t\tr.opt%s(&h.%s, key, value)\n", kind, f.goName)
+		fmt.Fprintf(b, "\t\t\treadOptInt(&r, &h.%s, key, value)\n", f.goName)
 	case f.kind == "bool":
 		fmt.Fprintf(b, "\t\t\tr.bool(&h.%s, value, %s)\n", f.goName, mask)
 	default:
-		fmt.Fprintf(b, "\t\t\tr.%s(&h.%s, key, value, %s)\n", f.kind, f.goName, mask)
+		fmt.Fprintf(b, "\t\t\treadInt(&r, &h.%s, key, value, %s)\n", f.goName, mask)
 	}
 }
 

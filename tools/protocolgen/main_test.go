@@ -44,7 +44,7 @@ func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	const codes = "request\n10 SEND_MESSAGE SendMessage P0\nresponse\n0 SUCCESS Success\n"
 	known, err := parseCodes(codes)
-	if err != nil || len(known) != 2 || known[0].priority != "P0" || !known[1].response {
+	if err != nil || len(known) != 2 || known[0].priority != "P0" || known[1].kind != "response" {
 		t.Fatalf("%+v, %v", known, err)
 	}
 	for _, text := range []string{

@@ -14,7 +14,7 @@ type code struct {
 	name     string // Apache's
 	goName   string
 	priority string
-	response bool
+	kind     string // request, response, language
 	own      bool   // roquet's, not Apache's
 	also     string // of requests the right that they need, of responses the gRPC code; may be empty
 }
@@ -62,7 +62,7 @@ func parseCodes(text string) ([]code, error) {
 			continue
 		}
 		kind, own := strings.CutPrefix(section, "own-")
-		need := map[string]int{"request": 4, "response": 3}[kind]
+		need := map[string]int{"request": 4, "response": 3, "language": 3}[kind]
 		if need == 0 || len(words) < need || len(words) > need+1 {
 			return nil, fmt.Errorf("codes.txt:%d: %d words", i+1, len(words))
 		}
@@ -70,8 +70,8 @@ func parseCodes(text string) ([]code, error) {
 		if err != nil {
 			return nil, fmt.Errorf("codes.txt:%d: %w", i+1, err)
 		}
-		c := code{number: number, name: words[1], goName: words[2], response: kind == "response", own: own}
-		if !c.response {
+		c := code{number: number, name: words[1], goName: words[2], kind: kind, own: own}
+		if kind == "request" {
 			c.priority = words[3]
 		}
 		if len(words) > need {
@@ -86,7 +86,7 @@ func parseCodes(text string) ([]code, error) {
 func parseHeaders(text string, codes []code) ([]header, error) {
 	known := map[string]bool{}
 	for _, c := range codes {
-		known[c.name] = known[c.name] || !c.response
+		known[c.name] = known[c.name] || c.kind == "request"
 	}
 	var headers []header
 	var doc []string

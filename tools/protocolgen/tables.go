@@ -9,12 +9,13 @@ import (
 
 // emitRights returns rights_gen.go of internal/service.
 func emitRights(codes []code) (string, error) {
-	var b strings.Builder
+	var b, bodies strings.Builder
 	fmt.Fprintf(&b, preamble, "internal/protocol/codes.txt", "service")
 	b.WriteString(`
 import (
 	"github.com/roquetmq/roquet/internal/auth"
 	p "github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // rightsOf is the table of what each request code needs. A code without a place here needs Cluster Update.
@@ -22,16 +23,21 @@ func rightsOf() map[p.Code]right {
 	return map[p.Code]right{
 `)
 	for _, c := range codes {
-		if c.response || c.also == "" {
+		if c.kind != "request" || c.also == "" {
 			continue
 		}
-		text, err := right(c.also)
+		word, body, _ := strings.Cut(c.also, "=")
+		if body != "" {
+			fmt.Fprintf(&bodies, "\tcase p.%s:\n\t\treturn p.DecodeBody[p.%s](c.Body)\n", c.goName, body)
+		}
+		text, err := right(word)
 		if err != nil {
 			return "", fmt.Errorf("codes.txt: %s: %w", c.name, err)
 		}
 		fmt.Fprintf(&b, "\t\tp.%s: {%s},\n", c.goName, text)
 	}
-	b.WriteString("\t}\n}\n")
+	b.WriteString("\t}\n}\n\n// namesInBody decodes the body of a code that names topics and groups there; nil for others.\n")
+	fmt.Fprintf(&b, "func namesInBody(c *remoting.Call) (any, error) {\n\tswitch c.Code {\n%s\t}\n\treturn nil, nil\n}\n", &bodies)
 	return b.String(), nil
 }
 
@@ -73,7 +79,7 @@ import (
 var responseCodes = map[protocol.ResponseCode]v2.Code{
 `)
 	for _, c := range codes {
-		if c.response && c.also != "" {
+		if c.kind == "response" && c.also != "" {
 			fmt.Fprintf(&b, "\tprotocol.%s: v2.Code_%s,\n", c.goName, c.also)
 		}
 	}
