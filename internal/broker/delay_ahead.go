@@ -80,12 +80,6 @@ func (a *readAhead) put(k timerKey, m *message.Message) bool {
 	return a.mu.bytes < maxAheadBytes
 }
 
-func (a *readAhead) roomy() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.mu.bytes < maxAheadBytes
-}
-
 // wakeAt returns when to look again (ms) after a look at now.
 func (a *readAhead) wakeAt(now time.Time) int64 {
 	next := a.next.Load()
@@ -132,7 +126,7 @@ func (d *Delays) readAheadOf(ctx context.Context, now time.Time) {
 	}
 	from := timerKey{due: low}.encode()
 	next := high + 1
-	for more := true; more && a.roomy() && ctx.Err() == nil; {
+	for more, goOn := true, true; more && goOn; {
 		var found []timerKey
 		var beyond int64
 		var err error
@@ -145,20 +139,21 @@ func (d *Delays) readAheadOf(ctx context.Context, now time.Time) {
 		} else {
 			next = beyond
 		}
-		d.readInOrder(ctx, found)
+		goOn = d.readInOrder(ctx, found)
 	}
 	a.horizon.Store(high)
 	a.next.Store(next)
 }
 
-// readInOrder reads messages in the order in which they lie in the log. What cannot be read is left to who
-// delivers it.
-func (d *Delays) readInOrder(ctx context.Context, found []timerKey) {
+// readInOrder reads messages in the order in which they lie in the log, and reports whether there is room for more.
+// What cannot be read is left to who delivers it.
+func (d *Delays) readInOrder(ctx context.Context, found []timerKey) (roomy bool) {
 	slices.SortFunc(found, compareStored)
 	for _, k := range found {
 		m, err := d.read(k, true)
 		if err == nil && !d.ahead.put(k, m) || ctx.Err() != nil {
-			return
+			return false
 		}
 	}
+	return true
 }

@@ -132,15 +132,11 @@ func (s *Server) janitor(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			s.sweep(now)
+			for _, c := range s.conns(false) {
+				c.checkSilence(now)
+			}
 			s.FlushPending()
 		}
-	}
-}
-
-func (s *Server) sweep(now time.Time) {
-	for _, c := range s.conns(false) {
-		c.checkSilence(now)
 	}
 }
 

@@ -96,16 +96,17 @@ func (e *engine) fitFrame(in *inbuf, need int) error {
 // bookFrame books more bytes for a frame. When there are none left frames grow beyond, one at a time, so that those
 // which have begun together do not keep for ever what each other needs.
 func (e *engine) bookFrame(in *inbuf, bytes int64) error {
-	if !in.turn && !e.frames.TryAcquire(bytes) {
+	switch {
+	case in.turn:
+	case e.frames.TryAcquire(bytes):
+		in.booked += bytes
+	default:
 		ctx, cancel := context.WithTimeout(e.ctx, e.limits.FrameTimeout)
 		defer cancel()
 		if err := e.turn.Acquire(ctx, 1); err != nil {
 			return fmt.Errorf("%w: limit %d bytes", ErrReadMemory, e.limits.ReadMemoryBytes)
 		}
 		in.turn = true
-	}
-	if !in.turn {
-		in.booked += bytes
 	}
 	return nil
 }

@@ -111,7 +111,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	accepting.Wait()
 	err := s.drain()
 	endCalls()
-	s.closeConns()
+	for _, c := range s.conns(false) {
+		c.shut(ErrServerClosed)
+	}
 	s.eng.running.Wait()
 	endUpkeep()
 	upkeep.Wait()
@@ -167,12 +169,6 @@ func (s *Server) unsettled() (calls, owing int) {
 		}
 	}
 	return calls, owing
-}
-
-func (s *Server) closeConns() {
-	for _, c := range s.conns(false) {
-		c.shut(ErrServerClosed)
-	}
 }
 
 // FlushPending writes the answers given with ReplyLater: one write a connection, without blocking.

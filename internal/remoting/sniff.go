@@ -82,7 +82,7 @@ func classify(b []byte) kind {
 // input.
 func (s *Server) sniff(c *Conn) (kind, error) {
 	var proxied, secured, held bool
-	if s.waits(c) > 0 { // for that it needs no room: no more is read than who it is
+	if s.eng.tarpit.delay(c.remote.Addr(), time.Now(), 1) > 0 { // it will wait: no more is read than who it is
 		few := make([]byte, 16) // any opening's bytes
 		n, err := c.nc.Read(few)
 		if err != nil {

@@ -64,14 +64,9 @@ func (t *tarpit) forgiveLocked(from netip.Addr, now time.Time) faults {
 	return f
 }
 
-// waits is how long the connection has to wait because its address misbehaved.
-func (s *Server) waits(c *Conn) time.Duration {
-	return s.eng.tarpit.delay(c.remote.Addr(), time.Now(), s.eng.limits.FaultDelay)
-}
-
-// hold lets the connection wait for that long.
+// hold lets the connection wait if its address misbehaved.
 func (s *Server) hold(c *Conn) {
-	wait := s.waits(c)
+	wait := s.eng.tarpit.delay(c.remote.Addr(), time.Now(), s.eng.limits.FaultDelay)
 	if wait <= 0 {
 		return
 	}
