@@ -57,15 +57,13 @@ func tooLarge(limit int64) error {
 
 // readError is why a body could not be read.
 func readError(err error) error {
-	var over *http.MaxBytesError
-	switch {
-	case err == nil, errors.Is(err, io.EOF):
+	if err == nil || errors.Is(err, io.EOF) {
 		return nil
-	case errors.As(err, &over):
-		return tooLarge(over.Limit)
-	default:
-		return badRequest("the request's body ended early: " + err.Error())
 	}
+	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge(over.Limit)
+	}
+	return badRequest("the request's body ended early: " + err.Error())
 }
 
 // httpStatus is the HTTP status that a code of RocketMQ 5 has in its first digits, but for those where that is

@@ -28,8 +28,8 @@ var _ v1.MessageServiceClient = messages{}
 // headerPrefix begins the headers of raw bodies, both ways.
 const headerPrefix = "Roquet-"
 
-// contextHeaders carry a trace, and are kept as properties of the same name.
-var contextHeaders = [...]string{"traceparent", "tracestate", "baggage"}
+// contextHeaders carry a trace, and are kept as properties of the same name in lower case.
+var contextHeaders = [...]string{"Traceparent", "Tracestate", "Baggage"}
 
 // outgoing is a message on its way into a call.
 type outgoing struct {
@@ -62,7 +62,11 @@ func (d *door) outgoing(topic string, in *v1.NewMessage, header http.Header) *ou
 	}
 	for _, name := range contextHeaders {
 		value := header.Get(name)
-		if _, has := o.m.UserProperties[name]; value != "" && !has {
+		if value == "" {
+			continue
+		}
+		name = strings.ToLower(name)
+		if _, has := o.m.UserProperties[name]; !has {
 			if o.m.UserProperties == nil {
 				o.m.UserProperties = map[string]string{}
 			}

@@ -237,18 +237,19 @@ func (p *parcel) rest(stored *message.Message, body []byte, encoding v2.Encoding
 	if p.id == "" {
 		p.id = message.OffsetMsgID(stored.StoreHost, stored.LogOffset)
 	}
-	if p.bornHost == "" && stored.BornHost.IsValid() {
-		p.bornHost = stored.BornHost.Addr().String()
-	}
 	dst := appendText(p.system, systemID, p.id)
 	dst = appendDigest(dst, body)
 	dst = appendNumber(dst, systemEncoding, int64(encoding))
 	dst = appendNumber(dst, systemType, int64(p.typ()))
 	dst = appendTime(dst, systemBorn, stored.BornTimestamp)
+	var host [64]byte
+	if p.bornHost == "" && stored.BornHost.IsValid() {
+		dst = protowire.AppendTag(dst, systemBornHost, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, stored.BornHost.Addr().AppendTo(host[:0]))
+	}
 	dst = appendText(dst, systemBornHost, p.bornHost)
 	dst = appendTime(dst, systemStored, stored.StoreTimestamp)
 	dst = protowire.AppendTag(dst, systemStoreHost, protowire.BytesType)
-	var host [64]byte
 	dst = protowire.AppendBytes(dst, stored.StoreHost.AppendTo(host[:0]))
 	if d != nil {
 		dst = appendText(dst, systemHandle, d.handle)
