@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -18,13 +17,6 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
-
-// Journal is what the table needs of the store, as the broker's tables do. *store.Store is one.
-type Journal interface {
-	Append(w *store.Write) error
-	OnState(space message.Space, fn func(message.State))
-	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
-}
 
 // Values of Config.Authentication and Config.Authorization. Auto: as soon as there is a user.
 const (
@@ -52,7 +44,7 @@ const (
 // wait until that is durable.
 type Table struct {
 	cfg     Config
-	journal Journal // nil: nothing can be changed
+	journal store.Journal // nil: nothing can be changed
 	book    atomic.Pointer[Book]
 	changes sync.Mutex // one change at a time
 
@@ -65,7 +57,7 @@ type Table struct {
 }
 
 // NewTable reads the file and the journal, if there is one, and subscribes to it: before the store runs.
-func NewTable(cfg Config, journal Journal) (*Table, error) {
+func NewTable(cfg Config, journal store.Journal) (*Table, error) {
 	t := &Table{cfg: cfg, journal: journal}
 	t.mu.users, t.mu.acls = map[string]User{}, map[string]ACL{}
 	for i := range cfg.Users {
@@ -397,10 +389,5 @@ func (t *Table) write(states ...message.State) error {
 			return err
 		}
 	}
-	done := make(chan error, 1)
-	err := t.journal.Append(&store.Write{State: states, Done: func(_ *store.Write, err error) { done <- err }})
-	if err != nil {
-		return err
-	}
-	return <-done
+	return store.AppendAndWait(t.journal, &store.Write{State: states})
 }

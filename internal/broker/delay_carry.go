@@ -39,7 +39,7 @@ func (d *Delays) CarryForward(ctx context.Context, cut message.LogOffset) error 
 		mine := d.claim(found)
 		pass.passedOver += len(found) - len(mine)
 		if err := ctx.Err(); err != nil {
-			d.giveBack(mine)
+			d.free(mine, false, 0)
 			return fmt.Errorf("carry delayed messages forward: %w", err)
 		}
 		if err := d.carry(mine); err != nil {
@@ -115,11 +115,24 @@ func (d *Delays) awaitFree(ctx context.Context, wait bool) {
 	}
 }
 
-func (d *Delays) giveBack(keys []timerKey) {
+// free lets go of timers that were taken: they are gone, or have to be looked for again, not before resume (ms).
+func (d *Delays) free(keys []timerKey, gone bool, resume int64) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, k := range keys {
-		d.mu.due.release(k, 0)
+		if gone {
+			d.mu.due.settle(k)
+		} else {
+			d.mu.due.release(k, resume)
+		}
+	}
+	d.mu.free.Broadcast()
+	waited := len(d.mu.later) > 0
+	d.mu.Unlock()
+	if gone {
+		d.ahead.take(keys...)
+	}
+	if waited || !gone {
+		d.bell.Ring()
 	}
 }
 
@@ -135,70 +148,42 @@ func (d *Delays) stateOf(k timerKey) (topic []byte, found bool, err error) {
 // carry appends the messages of keys, which are taken, with their timers, and waits until that is durable.
 func (d *Delays) carry(keys []timerKey) error {
 	for len(keys) > 0 {
-		w, n, gone, err := d.carryWrite(keys)
+		w, n, err := d.carryWrite(keys)
 		if err == nil && len(w.Messages) > 0 {
-			err = appendAndWait(d.log, w)
-		}
-		d.mu.Lock()
-		for i, k := range keys[:n] {
-			if err != nil && !slices.Contains(gone, i) {
-				d.mu.due.release(k, 0)
-				continue
-			}
-			d.mu.due.settle(k)
-			d.ahead.take(k)
+			err = store.AppendAndWait(d.log, w)
 		}
 		if err != nil {
-			for _, k := range keys[n:] {
-				d.mu.due.release(k, 0)
-			}
-		}
-		waited := d.settledLocked()
-		d.mu.Unlock()
-		if waited {
-			d.bell.Ring()
-		}
-		if err != nil {
+			d.free(keys, false, 0)
 			return err
 		}
+		d.free(keys[:n], true, 0)
 		keys = keys[n:]
 	}
 	return nil
 }
 
-// appendAndWait appends w, and waits until that is durable.
-func appendAndWait(log TimerLog, w *store.Write) error {
-	done := make(chan error, 1)
-	w.Done = func(_ *store.Write, err error) { done <- err }
-	if err := log.Append(w); err != nil {
-		return err
-	}
-	return <-done
-}
-
-// carryWrite makes the Write that carries the first n of keys forward; gone are the indexes of those that
-// were delivered before they were claimed. With an error n is how far it came.
-func (d *Delays) carryWrite(keys []timerKey) (w *store.Write, n int, gone []int, err error) {
+// carryWrite makes the Write that carries the first n of keys forward, but for those that were delivered before
+// they were claimed.
+func (d *Delays) carryWrite(keys []timerKey) (w *store.Write, n int, err error) {
 	w = &store.Write{Assigned: setCarried, Reserve: true}
 	for size := 0; n < len(keys) && size < maxCarryBytes; n++ {
 		k := keys[n]
 		topic, live, err := d.stateOf(k)
 		if err != nil {
-			return w, n + 1, gone, err
+			return w, n, err
 		}
 		if !live {
-			gone = append(gone, n)
 			continue
 		}
 		m, err := d.waiting(k)
 		if err != nil {
-			return w, n + 1, gone, err
+			return w, n, err
 		}
 		size += m.EncodedLen()
 		w.Messages = append(w.Messages, m)
 		w.State = append(w.State, k.end(topic), k.set(topic))
 	}
-	return w, n, gone, nil
+	return w, n, nil
 }
 
 // waiting returns the message of a timer as it waits.

@@ -234,7 +234,7 @@ func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 	messages, errs := d.load(batch)
 	for len(batch) > 0 {
 		if !d.room() {
-			d.giveBack(batch)
+			d.free(batch, false, 0)
 			return
 		}
 		n := 0
@@ -330,20 +330,15 @@ func (d *Delays) settle(dv *delivery, err error) {
 	d.mu.Lock()
 	full := len(d.mu.due.taken) >= maxUndelivered || d.mu.bytes >= maxUndeliveredBytes
 	d.mu.bytes -= dv.bytes
-	for _, k := range dv.keys {
-		if err != nil {
-			d.mu.due.release(k, now.Add(deliveryRetry).UnixMilli())
-			continue
-		}
-		d.mu.due.settle(k)
-		d.mu.stats.late.note(now.Sub(time.UnixMilli(k.due)))
-	}
 	if err == nil {
+		for _, k := range dv.keys {
+			d.mu.stats.late.note(now.Sub(time.UnixMilli(k.due)))
+		}
 		d.mu.stats.delivered += int64(len(dv.write.Messages))
 		d.mu.stats.rate(now)
 	}
-	waited := d.settledLocked()
 	d.mu.Unlock()
+	d.free(dv.keys, err == nil, now.Add(deliveryRetry).UnixMilli())
 	for i := range dv.write.Messages {
 		if m := &dv.write.Messages[i]; err == nil {
 			d.stats.Put(m.Topic, KindDelay, 1, m.EncodedLen(), 0)
@@ -351,16 +346,9 @@ func (d *Delays) settle(dv *delivery, err error) {
 		}
 	}
 	d.recycle(dv)
-	if full || err != nil || waited {
+	if full {
 		d.bell.Ring()
 	}
-}
-
-// settledLocked tells that timers were settled or released, and reports whether there is something to do
-// later.
-func (d *Delays) settledLocked() bool {
-	d.mu.free.Broadcast()
-	return len(d.mu.later) > 0
 }
 
 // runLater does what had to wait for a timer that was taken; stopped is why nothing can be done any more.
@@ -423,7 +411,4 @@ func (d *Delays) drop(k timerKey, err error) {
 	}
 	d.logger.Log(context.Background(), level, "delayed message was not delivered", "delay_level", k.level,
 		"queue_offset", k.offset, "due", time.UnixMilli(k.due), "error", err)
-	d.mu.Lock()
-	d.mu.stats.dropped++
-	d.mu.Unlock()
 }

@@ -56,21 +56,7 @@ func (d *Delays) cancelTaken(k timerKey, done func(error)) {
 
 // cancelled ends a cancel.
 func (d *Delays) cancelled(k timerKey, err error, done func(error)) {
-	d.mu.Lock()
-	if err == nil || errors.Is(err, errTimerGone) {
-		d.mu.due.settle(k)
-		d.ahead.take(k)
-	} else {
-		d.mu.due.release(k, 0)
-	}
-	if err == nil {
-		d.mu.stats.recalled++
-	}
-	waited := d.settledLocked()
-	d.mu.Unlock()
-	if waited || err != nil {
-		d.bell.Ring()
-	}
+	d.free([]timerKey{k}, err == nil || errors.Is(err, errTimerGone), 0)
 	done(err)
 }
 

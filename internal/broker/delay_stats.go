@@ -14,8 +14,6 @@ import (
 // DelayStats is how deliveries go.
 type DelayStats struct {
 	Delivered int64 // messages since the start
-	Dropped   int64 // that could not be delivered
-	Recalled  int64 // that were called back
 	InFlight  int   // being delivered
 	// Waiting is how many messages wait to be due. It is too low while Counting: for a moment after the
 	// start.
@@ -41,9 +39,9 @@ func LatenessBounds() [lateBuckets]time.Duration {
 
 // delayStats are the counters of Delays, guarded by its lock.
 type delayStats struct {
-	delivered, dropped, recalled int64
-	late                         lateness
-	waiting                      pendingCount
+	delivered int64
+	late      lateness
+	waiting   pendingCount
 
 	since  time.Time // the rate is counted since, and was tps before
 	before int64     // delivered by then
@@ -85,7 +83,7 @@ func (d *Delays) Stats() DelayStats {
 	defer d.mu.Unlock()
 	st := &d.mu.stats
 	return DelayStats{
-		Delivered: st.delivered, Dropped: st.dropped, Recalled: st.recalled, InFlight: len(d.mu.due.taken),
+		Delivered: st.delivered, InFlight: len(d.mu.due.taken),
 		Waiting: st.waiting.total, Counting: st.waiting.counting,
 		TPS: st.rate(time.Now()), Late: st.late.last, Lateness: st.late.buckets, LateSum: st.late.sum,
 	}

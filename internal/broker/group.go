@@ -16,6 +16,7 @@ import (
 
 	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
 )
 
 // Defaults of a subscription group. Source: SubscriptionGroupConfig.java.
@@ -110,7 +111,7 @@ type forbiddance struct {
 }
 
 // NewGroups loads the table from the journal and subscribes to it: before the store runs.
-func NewGroups(cfg GroupsConfig, journal Journal) (*Groups, error) {
+func NewGroups(cfg GroupsConfig, journal store.Journal) (*Groups, error) {
 	g := &Groups{}
 	g.autoCreate.Store(!cfg.AutoCreateDisabled)
 	var err error

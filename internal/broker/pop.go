@@ -16,6 +16,7 @@ import (
 	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
 )
 
 const (
@@ -47,7 +48,7 @@ type PopArchive interface {
 // PopStore is what a Popper needs of the store. *store.Store is one.
 type PopStore interface {
 	Queues
-	Journal
+	store.Journal
 	PopArchive
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/store"
 )
 
 // RequestMode says how a group of native push consumers gets the messages of a topic: it pulls the queues that
@@ -29,7 +30,7 @@ const requestModeMark = "@"
 type RequestModes struct{ table *table[RequestMode] }
 
 // NewRequestModes returns the modes that are in the log.
-func NewRequestModes(journal Journal, log *slog.Logger) (*RequestModes, error) {
+func NewRequestModes(journal store.Journal, log *slog.Logger) (*RequestModes, error) {
 	t, err := openTable[RequestMode](message.SpaceKV, requestModePrefix, journal, log, nil)
 	return &RequestModes{t}, err
 }

@@ -394,12 +394,10 @@ func (s *scenario) printStats() {
 	d := s.delays.Stats()
 	fmt.Fprintf(
 		s.out,
-		"waiting %d %v, delivered %d, recalled %d, dropped %d, late %v\n",
+		"waiting %d %v, delivered %d, late %v\n",
 		d.Waiting,
 		s.delays.Waiting(),
 		d.Delivered,
-		d.Recalled,
-		d.Dropped,
 		d.Late,
 	)
 	var committed, rolledBack int64

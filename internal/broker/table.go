@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -21,14 +20,6 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
-
-// Journal is what the tables need of the store: changes are appended to it as state records, come back
-// through OnState in log order, and are found by States after a restart. *store.Store is one.
-type Journal interface {
-	Append(w *store.Write) error
-	OnState(space message.Space, fn func(message.State))
-	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
-}
 
 // DataVersion grows with every change of a table, so that others can tell whether they have seen it.
 // Source: DataVersion.java.
@@ -49,7 +40,7 @@ const versionName = "\x00dataVersion"
 type table[V any] struct {
 	space   message.Space
 	prefix  string // of state keys: empty, or starting with a zero byte
-	journal Journal
+	journal store.Journal
 	log     *slog.Logger
 	live    *xsync.Map[string, *V]
 	version atomic.Pointer[DataVersion]
@@ -113,7 +104,12 @@ type plan[V any] struct {
 }
 
 // openTable loads a table over the given defaults, and subscribes it to changes: before the store runs.
-func openTable[V any](space message.Space, prefix string, journal Journal, log *slog.Logger, defaults map[string]*V,
+func openTable[V any](
+	space message.Space,
+	prefix string,
+	journal store.Journal,
+	log *slog.Logger,
+	defaults map[string]*V,
 ) (*table[V], error) {
 	t := &table[V]{space: space, prefix: prefix, journal: journal, log: log, live: xsync.NewMap[string, *V]()}
 	t.mu.heads = map[string]*head[V]{}
@@ -301,7 +297,7 @@ func (t *table[V]) appendLocked(e *edition, p *plan[V]) error {
 }
 
 // appendStates stores states by themselves; done is called as the table's methods say.
-func appendStates(journal Journal, states []message.State, done func(error)) {
+func appendStates(journal store.Journal, states []message.State, done func(error)) {
 	if len(states) == 0 {
 		done(nil)
 		return

@@ -92,7 +92,7 @@ type Topics struct {
 
 // NewTopics loads the table from the journal and subscribes to it: before the store runs. offsets lose what
 // they have of a topic when it is deleted, and when it is created.
-func NewTopics(cfg TopicsConfig, journal Journal, offsets *offset.Table) (*Topics, error) {
+func NewTopics(cfg TopicsConfig, journal store.Journal, offsets *offset.Table) (*Topics, error) {
 	setDefault(&cfg.DefaultTopicQueueNums, 8)
 	t := &Topics{cfg: cfg, offsets: offsets}
 	t.autoCreate.Store(!cfg.AutoCreateDisabled)

@@ -76,7 +76,7 @@ func (t *Transactions) carrySome(ctx context.Context, offsets []message.QueueOff
 		return n, done, nil
 	}
 	w.State = append(w.State, givenUp...)
-	return n, done, appendAndWait(t.log, w)
+	return n, done, store.AppendAndWait(t.log, w)
 }
 
 // moved is the state record of a half message that is appended again. It comes before the one that ends the

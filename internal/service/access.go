@@ -16,6 +16,7 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
+	"github.com/roquetmq/roquet/internal/store"
 )
 
 // access decides for all doors who may do what: it wraps every processor of the registry. Doors that have
@@ -30,7 +31,7 @@ type access struct {
 var _ remoting.Gate = (*access)(nil)
 
 // newAccess reads users and rules; journal is nil for a process without a store.
-func newAccess(cfg *config.Config, journal auth.Journal, log *slog.Logger) (*access, error) {
+func newAccess(cfg *config.Config, journal store.Journal, log *slog.Logger) (*access, error) {
 	users, err := settledUsers(&cfg.Auth)
 	if err != nil {
 		return nil, err

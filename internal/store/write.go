@@ -3,8 +3,28 @@
 package store
 
 import (
+	"iter"
+
 	"github.com/roquetmq/roquet/internal/message"
 )
+
+// Journal is what tables in memory need of a Store: changes are appended to it as state records, come back through
+// OnState in log order, and are found by States after a restart.
+type Journal interface {
+	Append(w *Write) error
+	OnState(space message.Space, fn func(message.State))
+	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
+}
+
+// AppendAndWait appends w, whose Done it sets, and waits until that is durable.
+func AppendAndWait(to interface{ Append(w *Write) error }, w *Write) error {
+	done := make(chan error, 1)
+	w.Done = func(_ *Write, err error) { done <- err }
+	if err := to.Append(w); err != nil {
+		return err
+	}
+	return <-done
+}
 
 // Write is one group of records that is stored in one log entry: after a crash either all of it is there or
 // nothing.

@@ -4,7 +4,6 @@ package offset
 
 import (
 	"fmt"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -23,18 +22,12 @@ const none = -1
 // warnInterval is the least time between two warnings about commits that go backwards.
 const warnInterval = time.Second
 
-// Journal is what the table needs of the store. *store.Store is one.
-type Journal interface {
-	Append(w *store.Write) error
-	States(space message.Space, prefix []byte) iter.Seq2[message.State, error]
-}
-
 // Table holds the offsets of all groups. All methods are safe for concurrent use; none waits. Strings that
 // are given in may alias a buffer: what is kept is cloned. A done function is called exactly once, on the
 // caller's goroutine when there was nothing to store or the store refused, else by the store's applier; it
 // must not block.
 type Table struct {
-	journal  Journal
+	journal  store.Journal
 	log      *slog.Logger
 	live     *xsync.Map[key, *progress]
 	resets   atomic.Int64 // queues with a pending reset
@@ -76,7 +69,7 @@ func newQueue(committed, reset int64) *queue {
 }
 
 // New loads what is stored in the journal.
-func New(journal Journal, log *slog.Logger) (*Table, error) {
+func New(journal store.Journal, log *slog.Logger) (*Table, error) {
 	t := &Table{journal: journal, log: log, live: xsync.NewMap[key, *progress]()}
 	t.mu.byTopic = map[string]map[*progress]struct{}{}
 	for st, err := range journal.States(message.SpaceOffset, nil) {

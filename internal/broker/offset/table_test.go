@@ -41,6 +41,9 @@ func (j *memJournal) Append(w *store.Write) error {
 	return nil
 }
 
+// OnState does nothing: the table does not ask.
+func (j *memJournal) OnState(message.Space, func(message.State)) {}
+
 func (j *memJournal) States(space message.Space, prefix []byte) iter.Seq2[message.State, error] {
 	return func(yield func(message.State, error) bool) {
 		for _, key := range slices.Sorted(maps.Keys(j.live)) {
