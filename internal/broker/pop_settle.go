@@ -179,7 +179,7 @@ func (p *Popper) step(req *SettleRequest, ev pop.Event) (c popChange, stored boo
 	return c, stored, nil
 }
 
-// impossible tells why a handle cannot be good, whatever the claims are; 0 when it can.
+// impossible tells why a handle cannot be good, whatever the claims are; empty when it can.
 func (p *Popper) impossible(s *popShare, h *pop.Handle) pop.HandleReason {
 	switch {
 	case h.BrokerName != p.cfg.BrokerName:
@@ -187,7 +187,7 @@ func (p *Popper) impossible(s *popShare, h *pop.Handle) pop.HandleReason {
 	case s == nil || h.RetryFlag != 0 || h.StartOffset > h.Offset:
 		return pop.NotGivenOut
 	}
-	return 0
+	return ""
 }
 
 // popRefs is scratch of a request: claims of one queue, and of which handles they are.
@@ -202,7 +202,7 @@ func (p *Popper) stepAllLocked(s *popShare, c *popChange, req *SettleRequest) {
 	r, handles := &s.mu.refs, req.Handles
 	r.taken = append(r.taken[:0], make([]bool, len(handles))...)
 	for i := range handles {
-		if reason := p.impossible(s, &handles[i]); reason != 0 {
+		if reason := p.impossible(s, &handles[i]); reason != "" {
 			req.refused(i, reason)
 			r.taken[i] = true
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/roquetmq/roquet/internal/broker/transaction"
 	"github.com/roquetmq/roquet/internal/message"
@@ -97,35 +96,29 @@ func setMoved(w *store.Write) {
 
 // hold waits until it holds the half message; ok is false when that is not open any more.
 func (t *Transactions) hold(
-	ctx context.Context,
-	offset message.QueueOffset,
+	ctx context.Context, offset message.QueueOffset,
 ) (half transaction.Half, ok bool, err error) {
-	var mu sync.Mutex
-	abandoned := false
-	answered := make(chan struct{})
+	held := make(chan *transaction.Half, 1) // nil: it is gone
 	t.claim(offset, func(h transaction.Half, granted bool) {
-		mu.Lock()
-		half, ok = h, granted
-		giveBack := abandoned && granted
-		mu.Unlock()
-		if giveBack {
-			t.finished(offset, transaction.Failed)
+		if granted {
+			held <- &h
 		}
-		close(answered)
+		close(held)
 	})
 	select {
-	case <-answered:
-		return half, ok, nil
+	case h := <-held:
+		if h == nil {
+			return half, false, nil
+		}
+		return *h, true, nil
 	case <-ctx.Done():
 	}
-	mu.Lock()
-	abandoned = true
-	held := ok
-	mu.Unlock()
-	if held { // answered just now
-		t.finished(offset, transaction.Failed)
-	}
-	return transaction.Half{}, false, ctx.Err()
+	go func() { // gives it back when its turn comes
+		if <-held != nil {
+			t.finished(offset, transaction.Failed)
+		}
+	}()
+	return half, false, ctx.Err()
 }
 
 // Resume makes a half message again of one that was parked, which begins at pos: its producer is asked as if

@@ -4,10 +4,7 @@ package commitlog
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"time"
 
@@ -113,30 +110,4 @@ func (c *Config) setDefaults() {
 	if c.truncate == nil {
 		c.truncate = os.Truncate
 	}
-}
-
-func (c *Config) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Dir != "", "commit log: Dir is empty")
-	check(c.SegmentBytes >= 64<<10 && c.SegmentBytes <= 1<<30,
-		"commit log: SegmentBytes %d is outside 64 KiB to 1 GiB", c.SegmentBytes)
-	check(c.FlushDiskType <= Async, "commit log: FlushDiskType %d is unknown", c.FlushDiskType)
-	check(c.FlushInterval > 0, "commit log: FlushInterval %v is not positive", c.FlushInterval)
-	check(c.RingBytes > 0 && c.CacheBytes > 0, "commit log: RingBytes %d or CacheBytes %d is not positive",
-		c.RingBytes, c.CacheBytes)
-	check(c.MaxBatchBytes > 0 && c.MaxBatchBytes <= math.MaxInt32/4, "commit log: MaxBatchBytes %d is out of range",
-		c.MaxBatchBytes)
-	check(c.MaxGroupBytes > 0 && c.MaxGroupBytes <= maxEntryBytes/2, "commit log: MaxGroupBytes %d is out of range",
-		c.MaxGroupBytes)
-	check(c.MaxPendingBytes >= int64(c.MaxGroupBytes), "commit log: MaxPendingBytes %d is below MaxGroupBytes %d",
-		c.MaxPendingBytes, c.MaxGroupBytes)
-	check(c.Disk.FullPercent >= 1 && c.Disk.FullPercent <= 100, "commit log: disk mark of %d percent is out of range",
-		c.Disk.FullPercent)
-	check(c.Disk.ReserveBytes >= 0, "commit log: disk reserve of %d bytes is negative", c.Disk.ReserveBytes)
-	return errors.Join(errs...)
 }

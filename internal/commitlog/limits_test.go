@@ -157,18 +157,6 @@ func TestSecondProcessIsKeptOut(t *testing.T) {
 	}
 }
 
-func TestConfigValidate(t *testing.T) {
-	t.Parallel()
-	bad := Config{
-		SegmentBytes: 1, RingBytes: -1, MaxBatchBytes: -1, MaxGroupBytes: 1 << 30, FlushDiskType: 9,
-		FlushInterval: -1, Disk: DiskMarks{FullPercent: 101, ReserveBytes: -1},
-	}
-	_, err := Open(bad)
-	if err == nil || strings.Count(err.Error(), "\n") != 9 {
-		t.Errorf("all faults are told at once: %v", err)
-	}
-}
-
 // TestDiskMarks watches a disk fill up and get room again, in virtual time: writes resume within 10 s,
 // without a restart (C170), while deletes hang (C173).
 func TestDiskMarks(t *testing.T) {

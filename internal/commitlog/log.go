@@ -78,9 +78,6 @@ type signals struct {
 // follow, then Run. On a full disk it opens for reading, and writes are refused until there is room.
 func Open(cfg Config) (*Log, error) {
 	cfg.setDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	if err := cfg.FS.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make commit log folder: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,10 +134,6 @@ func checkDamaged(t *testing.T, disk vfs.FS, cfg Config, l *modelLog, name strin
 
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
-	if _, err := Open("/data/index", newDisk(t), Config{CheckpointBytes: -1, MemTableBytes: 1}); err == nil ||
-		!strings.Contains(err.Error(), "CheckpointBytes") || !strings.Contains(err.Error(), "MemTableBytes") {
-		t.Errorf("bad config: %v", err)
-	}
 	dir := t.TempDir()
 	d, err := Open(dir, vfs.Default, Config{})
 	if err != nil {
@@ -180,7 +177,8 @@ func TestDamagedSidecar(t *testing.T) {
 	l := workload(120)
 	cfg := Config{CheckpointBytes: 5000}
 	built := builtIndex(t, l, cfg)
-	names := list(t, built, "/data/index/keys")
+	names := list(t, built, "/data/index/keys") // in any order
+	slices.Sort(names)
 	if len(names) < 2 {
 		t.Fatalf("want at least two sidecars, have %v", names)
 	}

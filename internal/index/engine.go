@@ -31,7 +31,7 @@ func openPebble(dir string, fs vfs.FS, d *DB) (*pebble.DB, error) {
 		FS:                          guardedFS{FS: fs, health: h},
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		CacheSize:                   cfg.CacheBytes,
+		CacheSize:                   cacheBytes,
 		MemTableSize:                uint64(cfg.MemTableBytes),
 		MemTableStopWritesThreshold: memTablesBeforeStall,
 		L0CompactionThreshold:       4,

@@ -43,9 +43,6 @@ type DB struct {
 // has the index open.
 func Open(dir string, fs vfs.FS, cfg Config) (*DB, error) {
 	cfg.setDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	d := &DB{cfg: cfg, dir: dir}
 	d.health = newHealth(cfg.Logger, func(cause error) { d.noteDamage(fs, cause) })
 	d.topics.byName = make(map[string]*topic)

@@ -4,8 +4,6 @@ package store
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -76,23 +74,6 @@ func (c *Config) setDefaults() {
 	r.FileReservedTime = cmp.Or(r.FileReservedTime, 72*time.Hour)
 	r.CleanForciblyPercent = cmp.Or(r.CleanForciblyPercent, 85)
 	r.Interval = cmp.Or(r.Interval, 10*time.Second)
-}
-
-func (c *Config) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("store: "+format, args...))
-		}
-	}
-	r := &c.Retention
-	check(c.Dir != "", "Dir is empty")
-	check(r.FileReservedTime >= 0, "FileReservedTime %v is negative", r.FileReservedTime)
-	check(r.MaxBytes >= 0, "Retention.MaxBytes %d is negative", r.MaxBytes)
-	check(r.CleanForciblyPercent >= 1 && r.CleanForciblyPercent <= 100,
-		"CleanForciblyPercent %d is outside 1 to 100", r.CleanForciblyPercent)
-	check(r.Interval >= 0, "Retention.Interval %v is negative", r.Interval)
-	return errors.Join(errs...)
 }
 
 func (c *Config) indexDir() string { return filepath.Join(c.Dir, indexFolder) }

@@ -44,9 +44,6 @@ type Store struct {
 // configuration, of the disk, and *commitlog.CorruptError when what has to be read of the log is damaged.
 func Open(cfg Config) (*Store, error) {
 	cfg.setDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	log, err := commitlog.Open(cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open the commit log: %w", err)

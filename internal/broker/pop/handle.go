@@ -133,15 +133,15 @@ type Ref struct {
 	Invisible int64 // ms
 }
 
-// HandleReason is why a handle was refused.
-type HandleReason uint8
+// HandleReason is why a handle was refused, in words.
+type HandleReason string
 
 // The reasons of a HandleError.
 const (
-	Malformed   HandleReason = iota + 1 // not the text of a handle
-	OtherBroker                         // given out by a broker of another name
-	NotGivenOut                         // nothing was ever given out that it could stand for
-	Stale                               // its message is finished, or was claimed anew
+	Malformed   HandleReason = "it is malformed"
+	OtherBroker HandleReason = "another broker gave it out"
+	NotGivenOut HandleReason = "nothing was given out under it"
+	Stale       HandleReason = "its message was acknowledged, renewed or received again since"
 )
 
 // HandleError says that a receipt handle was refused and why. Nothing was changed.
@@ -152,14 +152,5 @@ type HandleError struct {
 
 // Error names the handle and the reason.
 func (e *HandleError) Error() string {
-	reason := "its message was acknowledged, renewed or received again since"
-	switch e.Reason {
-	case Malformed:
-		reason = "it is malformed"
-	case OtherBroker:
-		reason = "another broker gave it out"
-	case NotGivenOut:
-		reason = "nothing was given out under it"
-	}
-	return "receipt handle [" + e.Handle + "] is refused: " + reason
+	return "receipt handle [" + e.Handle + "] is refused: " + string(e.Reason)
 }
