@@ -14,14 +14,10 @@ import (
 
 // verifyCommand checks a store that no process has open.
 func verifyCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify DIR",
-		Short: "Check every checksum of a stopped store and that index and log agree",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return service.Verify(cmd.Context(), args[0], cmd.OutOrStdout())
-		},
-	}
+	short := "Check every checksum of a stopped store and that index and log agree"
+	return local("verify DIR", short, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		return service.Verify(cmd.Context(), args[0], cmd.OutOrStdout())
+	})
 }
 
 // healthCommand asks a running server; it is the health check of images, where no shell and no curl exist. It needs no

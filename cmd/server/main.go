@@ -54,15 +54,17 @@ func command() *cobra.Command {
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "roquet", buildVersion())
-			return err
-		},
-	}
+	return local("version", "Print the version", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "roquet", buildVersion())
+		return err
+	})
+}
+
+// local is a command that asks no server as a user.
+func local(
+	use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error,
+) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: run}
 }
 
 // buildVersion is the tag the binary was built from, or what the go tool knows of its commit.

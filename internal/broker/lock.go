@@ -23,9 +23,9 @@ const (
 
 // MessageQueue names a queue as clients do. An empty BrokerName means this broker.
 type MessageQueue struct {
-	Topic      string
 	BrokerName string
 	QueueID    int32
+	Topic      string
 }
 
 // QueueLocks says which client of a group may read a queue in order. Nothing of it is stored: clients lock

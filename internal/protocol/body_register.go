@@ -185,34 +185,28 @@ func (r *registerReader) fail(err error) {
 	}
 }
 
-// count reads the number of the sized fields that follow; each takes four bytes at least.
-func (r *registerReader) count() uint32 {
+// word reads a number that is followed by so many bytes at least for each.
+func (r *registerReader) word(each uint64) uint32 {
 	if len(r.rest) < 4 {
 		r.fail(errRegisterCut)
 		return 0
 	}
 	n := binary.BigEndian.Uint32(r.rest)
-	r.rest = r.rest[4:]
-	if uint64(n)*4 > uint64(len(r.rest)) {
+	if r.rest = r.rest[4:]; uint64(n)*each > uint64(len(r.rest)) {
 		r.fail(errRegisterCut)
 		return 0
 	}
 	return n
 }
 
+// count reads the number of the sized fields that follow; each takes four bytes at least.
+func (r *registerReader) count() uint32 { return r.word(4) }
+
 // sized reads a length and as many bytes.
 func (r *registerReader) sized() []byte {
-	if len(r.rest) < 4 {
-		r.fail(errRegisterCut)
-		return nil
-	}
-	n := binary.BigEndian.Uint32(r.rest)
-	if uint64(n) > uint64(len(r.rest)-4) {
-		r.fail(errRegisterCut)
-		return nil
-	}
-	field := r.rest[4 : 4+n]
-	r.rest = r.rest[4+n:]
+	n := r.word(1)
+	field := r.rest[:n]
+	r.rest = r.rest[n:]
 	return field
 }
 

@@ -21,14 +21,7 @@ type assignmentRequests struct{ *node }
 const routeTimeout = 3 * time.Second
 
 // query answers which queues a member has. Nothing at all, not even an empty list, means: keep what you have.
-func (s assignmentRequests) query(c *call) (answer, error) {
-	if _, mayOnly := c.Header.(*protocol.MayAssignRequestHeader); mayOnly {
-		return answer{}, nil
-	}
-	body, err := protocol.DecodeBody[protocol.QueryAssignmentRequestBody](c.Body)
-	if err != nil {
-		return answer{}, err
-	}
+func (s assignmentRequests) query(c *call, body *protocol.QueryAssignmentRequestBody) (answer, error) {
 	mode, _ := s.requestModes.Lookup(body.ConsumerGroup, body.Topic)
 	said := &protocol.QueryAssignmentResponseBody{}
 	if queues, ok := s.share(c.Context(), body, mode); ok {
@@ -41,6 +34,9 @@ func (s assignmentRequests) query(c *call) (answer, error) {
 	}
 	return remoting.Response{Body: protocol.EncodeBody(said)}, nil
 }
+
+// may answers a door that knows what it assigns: whoever gets here may consume.
+func (s assignmentRequests) may(c *call, _ *protocol.MayAssignRequestHeader) { c.Reply(answer{}) }
 
 func modeBody(mode broker.RequestMode) protocol.MessageRequestMode {
 	if mode.Pop {
@@ -101,11 +97,7 @@ func (s assignmentRequests) queues(ctx context.Context, topic string) []broker.M
 func (s assignmentRequests) route(ctx context.Context, topic string) []protocol.QueueData {
 	if s.routes != nil {
 		route, _ := s.routes.Route(topic)
-		data := make([]protocol.QueueData, len(route.Queues))
-		for i, q := range route.Queues {
-			data[i] = protocol.QueueData(q)
-		}
-		return data
+		return queueDatas(route.Queues)
 	}
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()

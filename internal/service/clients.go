@@ -104,20 +104,21 @@ func (s clientRequests) unlock(c *call, body *protocol.LockBatchRequestBody) (an
 	return answer{}, nil
 }
 
-func queuesOf(bodies []protocol.MessageQueue) []broker.MessageQueue {
-	queues := make([]broker.MessageQueue, len(bodies))
-	for i, q := range bodies {
-		queues[i] = broker.MessageQueue{Topic: q.Topic, BrokerName: q.BrokerName, QueueID: q.QueueID}
+// mapped is a list of what fn makes of each of another; never nil.
+func mapped[F, T any](from []F, fn func(F) T) []T {
+	to := make([]T, len(from))
+	for i, one := range from {
+		to[i] = fn(one)
 	}
-	return queues
+	return to
+}
+
+func queuesOf(bodies []protocol.MessageQueue) []broker.MessageQueue {
+	return mapped(bodies, func(q protocol.MessageQueue) broker.MessageQueue { return broker.MessageQueue(q) })
 }
 
 func queueBodies(queues []broker.MessageQueue) []protocol.MessageQueue {
-	bodies := make([]protocol.MessageQueue, len(queues))
-	for i, q := range queues {
-		bodies[i] = protocol.MessageQueue{Topic: q.Topic, BrokerName: q.BrokerName, QueueID: q.QueueID}
-	}
-	return bodies
+	return mapped(queues, func(q broker.MessageQueue) protocol.MessageQueue { return protocol.MessageQueue(q) })
 }
 
 // notifyChanged tells the members of a group to rebalance (NOTIFY_CONSUMER_IDS_CHANGED).

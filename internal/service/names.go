@@ -27,15 +27,16 @@ func (s routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (an
 	body := &protocol.TopicRouteData{
 		FilterServerTable: route.FilterServers, OrderTopicConf: route.OrderTopicConf,
 		BrokerDatas: make([]protocol.BrokerData, len(route.Brokers)),
-		QueueDatas:  make([]protocol.QueueData, len(route.Queues)),
+		QueueDatas:  queueDatas(route.Queues),
 	}
 	for i := range route.Brokers {
 		body.BrokerDatas[i] = s.brokerBody(c, &route.Brokers[i])
 	}
-	for i, q := range route.Queues {
-		body.QueueDatas[i] = protocol.QueueData(q)
-	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+}
+
+func queueDatas(queues []nameserver.QueueData) []protocol.QueueData {
+	return mapped(queues, func(q nameserver.QueueData) protocol.QueueData { return protocol.QueueData(q) })
 }
 
 // noRoute is the answer for a topic that no broker has; the client goes on with the default topic's route
@@ -211,11 +212,8 @@ func (s namesRequests) registerTopic(c *call, h *protocol.RegisterTopicRequestHe
 	if err != nil {
 		return answer{}, err
 	}
-	queues := make([]nameserver.QueueData, len(body.QueueDatas))
-	for i, q := range body.QueueDatas {
-		queues[i] = nameserver.QueueData(q)
-	}
-	s.routes.RegisterTopic(cloned(h.Topic), queues)
+	queueData := func(q protocol.QueueData) nameserver.QueueData { return nameserver.QueueData(q) }
+	s.routes.RegisterTopic(cloned(h.Topic), mapped(body.QueueDatas, queueData))
 	return answer{}, nil
 }
 

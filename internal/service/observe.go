@@ -45,14 +45,12 @@ func (s observeRequests) consumerConnections(
 }
 
 func connections(members []broker.Member) []protocol.Connection {
-	list := make([]protocol.Connection, len(members))
-	for i, m := range members {
-		list[i] = protocol.Connection{
+	return mapped(members, func(m broker.Member) protocol.Connection {
+		return protocol.Connection{
 			ClientAddr: m.Channel.RemoteAddr().String(), ClientID: m.ClientID,
 			Language: protocol.ParseLanguage(m.Language), Version: m.Version,
 		}
-	}
-	return list
+	})
 }
 
 func (s observeRequests) producerConnections(

@@ -3,8 +3,6 @@
 package service
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"time"
 
@@ -163,33 +161,43 @@ func (r *popCall) reply(code protocol.ResponseCode, remark string) {
 	r.call.ReplyLater(remoting.Response{Code: code, Remark: remark, Header: &r.answer})
 }
 
-// ackCall is an acknowledgement of one message under way.
-type ackCall struct {
+// settleCall is an acknowledgement of one message, or a change of its invisible time, under way.
+type settleCall struct {
 	broker.SettleRequest
 	call   *remoting.Call
 	handle [1]pop.Handle
+	answer protocol.ChangeInvisibleTimeResponseHeader
+}
+
+func newSettle(c *call, group, topic string, handle pop.Handle, done func(*broker.SettleRequest, error)) *settleCall {
+	r := &settleCall{call: c, handle: [1]pop.Handle{handle}}
+	r.Group, r.Topic, r.Handles, r.Owner, r.Done = group, topic, r.handle[:], r, done
+	return r
+}
+
+// settled is what came of the one message of a request.
+func settled(req *broker.SettleRequest, err error) error {
+	if err == nil {
+		err = req.Results[0]
+	}
+	return err
 }
 
 func (s popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
-	r := &ackCall{call: c}
-	var err error
-	if r.handle[0], err = handleOf(h.ExtraInfo, h.QueueID, h.Offset); err != nil {
+	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
+	if err != nil {
 		c.Fail(err)
 		return
 	}
-	r.Group, r.Topic, r.Handles, r.Owner, r.Done = h.ConsumerGroup, h.Topic, r.handle[:], r, ackDone
-	s.popper.Ack(&r.SettleRequest)
+	s.popper.Ack(&newSettle(c, h.ConsumerGroup, h.Topic, handle, ackDone).SettleRequest)
 }
 
 func ackDone(req *broker.SettleRequest, err error) {
-	r, ok := req.Owner.(*ackCall)
-	switch {
-	case !ok:
+	r, ok := req.Owner.(*settleCall)
+	if !ok {
 		panic("an acknowledgement without its call")
-	case err == nil:
-		err = req.Results[0]
 	}
-	r.call.AnswerLater(answer{}, err)
+	r.call.AnswerLater(answer{}, settled(req, err))
 }
 
 // handleOf reads a receipt handle and checks that the header says the same.
@@ -202,17 +210,8 @@ func handleOf(text string, queueID int32, offset int64) (pop.Handle, error) {
 	return h, err
 }
 
-// ackBatch acknowledges many messages: those of a native client's body, or those of another door's handles.
-func (s popRequests) ackBatch(_ context.Context, c *remoting.Call) {
-	if h, ok := c.Header.(*protocol.AckReceiptsRequestHeader); ok {
-		s.ackReceipts(c, h)
-		return
-	}
-	body, err := protocol.DecodeBody[protocol.BatchAckMessageRequestBody](c.Body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
+// ackBatch acknowledges the messages of a native client's body.
+func (s popRequests) ackBatch(c *call, body *protocol.BatchAckMessageRequestBody) {
 	requests := ackRequests(body)
 	end := newCountdown(len(requests), replyTo(c))
 	for _, req := range requests {
@@ -296,14 +295,6 @@ func refusedHandle(err error) *protocol.Error {
 	return &protocol.Error{Code: protocol.NoMessage, Remark: err.Error()}
 }
 
-// renewCall is a change of an invisible time under way.
-type renewCall struct {
-	broker.SettleRequest
-	call   *remoting.Call
-	handle [1]pop.Handle
-	answer protocol.ChangeInvisibleTimeResponseHeader
-}
-
 // changeInvisible sets when a message is seen again; a negative time leaves that to the group's retry policy.
 func (s popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeRequestHeader) {
 	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
@@ -314,28 +305,20 @@ func (s popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeReq
 	s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
 }
 
-// renewReceipt is changeInvisible for a door's handle, and leaves a native client's to next.
-func (s popRequests) renewReceipt(next remoting.Processor) remoting.Processor {
-	return func(ctx context.Context, c *remoting.Call) {
-		h, ok := c.Header.(*protocol.RenewReceiptRequestHeader)
-		if !ok {
-			next(ctx, c)
-			return
-		}
-		handle, err := pop.ParseHandle(h.Handle)
-		if err != nil {
-			c.Fail(err)
-			return
-		}
-		s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
+// renewReceipt is changeInvisible for a door's handle.
+func (s popRequests) renewReceipt(c *call, h *protocol.RenewReceiptRequestHeader) {
+	handle, err := pop.ParseHandle(h.Handle)
+	if err != nil {
+		c.Fail(err)
+		return
 	}
+	s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
 }
 
 func (s popRequests) renew(
 	c *remoting.Call, group, topic string, handle pop.Handle, invisibleMillis int64, suspend bool,
 ) {
-	r := &renewCall{call: c, handle: [1]pop.Handle{handle}}
-	r.Group, r.Topic, r.Handles, r.Owner, r.Done = group, topic, r.handle[:], r, renewDone
+	r := newSettle(c, group, topic, handle, renewDone)
 	r.Invisible, r.Suspend = millis(invisibleMillis), suspend
 	if invisibleMillis < 0 {
 		r.Invisible = broker.RetryPolicyDelay
@@ -344,12 +327,9 @@ func (s popRequests) renew(
 }
 
 func renewDone(req *broker.SettleRequest, err error) {
-	r, ok := req.Owner.(*renewCall)
-	switch {
-	case !ok:
+	r, ok := req.Owner.(*settleCall)
+	if !ok {
 		panic("a change of an invisible time without its call")
-	case err == nil:
-		err = req.Results[0]
 	}
 	h := &req.Handles[0]
 	r.answer = protocol.ChangeInvisibleTimeResponseHeader{
@@ -359,27 +339,20 @@ func renewDone(req *broker.SettleRequest, err error) {
 	if r.call.Protocol != remoting.ProtocolRemoting {
 		header = &protocol.ReceiptsResponseHeader{Handles: []string{h.String()}, VisibleAt: h.VisibleAt()}
 	}
-	r.call.AnswerLater(answer{Header: header}, err)
+	r.call.AnswerLater(answer{Header: header}, settled(req, err))
 }
 
-// sendBack answers CONSUMER_SEND_MSG_BACK of a receipt handle and leaves a native client's to next.
-func (s popRequests) sendBack(next remoting.Processor) remoting.Processor {
-	return func(ctx context.Context, c *remoting.Call) {
-		h, ok := c.Header.(*protocol.ForwardReceiptRequestHeader)
-		if !ok {
-			next(ctx, c)
-			return
-		}
-		handle, err := pop.ParseHandle(h.Handle)
-		if err != nil {
-			c.Fail(err)
-			return
-		}
-		s.popper.ForwardToDLQ(&broker.SettleRequest{
-			Group: h.ConsumerGroup, Topic: h.Topic, Handles: []pop.Handle{handle},
-			Done: func(req *broker.SettleRequest, err error) { replyTo(c)(cmp.Or(err, req.Results[0])) },
-		})
+// sendBack answers CONSUMER_SEND_MSG_BACK of a door's handle.
+func (s popRequests) sendBack(c *call, h *protocol.ForwardReceiptRequestHeader) {
+	handle, err := pop.ParseHandle(h.Handle)
+	if err != nil {
+		c.Fail(err)
+		return
 	}
+	s.popper.ForwardToDLQ(&broker.SettleRequest{
+		Group: h.ConsumerGroup, Topic: h.Topic, Handles: []pop.Handle{handle},
+		Done: func(req *broker.SettleRequest, err error) { c.AnswerLater(answer{}, settled(req, err)) },
+	})
 }
 
 // notification is answered when there is something to receive, or when the client's time is up.

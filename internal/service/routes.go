@@ -32,6 +32,17 @@ func handleTextAsync[T any, B p.BodyOf[T]](fn func(c *call, body *T)) r.Processo
 	}
 }
 
+// inside gives calls with a header that exists inside the process only to fn, and others to next.
+func inside[H any, P p.HeaderOf[H]](fn func(c *call, h P), next r.Processor) r.Processor {
+	return func(ctx context.Context, c *call) {
+		if h, ok := c.Header.(P); ok {
+			fn(c, h)
+			return
+		}
+		next(ctx, c)
+	}
+}
+
 // at is one line of the table: a code, the lane that bounds it, its lane on the fast port (nil: refused
 // there, as the original refuses consumers' reads), and what answers it.
 func at(code p.Code, lane, fast *r.Lane, processor r.Processor) r.Route {
@@ -47,6 +58,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 	pulls, pops, assigns, clients := pullRequests{n}, popRequests{n}, assignmentRequests{n}, clientRequests{n}
 	offsets, queries, topics, groups := offsetRequests{n}, queryRequests{n}, topicRequests{n}, groupRequests{n}
 	resets, observe, relays, process := resetRequests{offsets}, observeRequests{n}, relayRequests{n}, nodeRequests{n}
+	changeInvisible := r.HandleAsync(pops.changeInvisible)
 	timers, backups, users, replies := timerRequests{n}, backupRequests{n}, userRequests{n}, replyRequests{n}
 	return []r.Route{
 		// Producers
@@ -63,7 +75,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		// Consumers
 		at(p.PullMessage, l.pull, nil, r.HandleAsync(pulls.pull)),
 		at(p.LitePullMessage, l.pull, nil, r.HandleAsync(pulls.pull)),
-		at(p.ConsumerSendMsgBack, l.send, fast.send, pops.sendBack(r.HandleAsync(sends.sendBack))),
+		at(p.ConsumerSendMsgBack, l.send, fast.send, inside(pops.sendBack, r.HandleAsync(sends.sendBack))),
 		at(p.QueryConsumerOffset, l.client, fast.client, r.Handle(offsets.query)),
 		at(p.UpdateConsumerOffset, l.client, fast.client, r.Handle(offsets.update)),
 		at(p.GetConsumerListByGroup, l.client, fast.client, r.Handle(clients.consumerList)),
@@ -79,12 +91,12 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		// Consumers that share queues
 		at(p.PopMessage, l.pull, nil, r.HandleAsync(pops.pop)),
 		at(p.AckMessage, l.ack, fast.ack, r.HandleAsync(pops.ack)),
-		at(p.BatchAckMessage, l.ack, fast.ack, pops.ackBatch),
-		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, pops.renewReceipt(r.HandleAsync(pops.changeInvisible))),
+		at(p.BatchAckMessage, l.ack, fast.ack, inside(pops.ackReceipts, handleTextAsync(pops.ackBatch))),
+		at(p.ChangeMessageInvisibleTime, l.ack, fast.ack, inside(pops.renewReceipt, changeInvisible)),
 		at(p.Notification, l.pull, nil, r.HandleAsync(pops.notification)),
 		at(p.PeekMessage, l.pull, nil, r.Handle(pops.peek)),
 		at(p.PollingInfo, l.client, fast.client, r.Handle(pops.pollingInfo)),
-		at(p.QueryAssignment, l.admin, fast.admin, r.HandleBody(assigns.query)),
+		at(p.QueryAssignment, l.admin, fast.admin, inside(assigns.may, handleText(assigns.query))),
 		at(p.SetMessageRequestMode, l.admin, fast.admin, handleTextAsync(assigns.setMode)),
 		at(p.GetAllMessageRequestMode, l.admin, fast.admin, r.HandleBody(assigns.allModes)),
 

@@ -18,17 +18,17 @@ import (
 type userRequests struct{ *node }
 
 func (s userRequests) create(c *call, h *p.CreateUserRequestHeader) (answer, error) {
-	u, err := userBody(c, h.Username)
-	if err == nil {
-		err = s.users.CreateUser(c.User, u)
-	}
-	return changed(c, err)
+	return s.put(c, h.Username, s.users.CreateUser)
 }
 
 func (s userRequests) update(c *call, h *p.UpdateUserRequestHeader) (answer, error) {
-	u, err := userBody(c, h.Username)
+	return s.put(c, h.Username, s.users.UpdateUser)
+}
+
+func (s userRequests) put(c *call, name string, put func(as string, u auth.User) error) (answer, error) {
+	u, err := userBody(c, name)
 	if err == nil {
-		err = s.users.UpdateUser(c.User, u)
+		err = put(c.User, u)
 	}
 	return changed(c, err)
 }
@@ -109,10 +109,7 @@ func (s userRequests) putACL(c *call, subject string) (answer, error) {
 	}
 	acl := auth.ACL{Subject: info.Subject}
 	for _, policy := range info.Policies {
-		entries := make([]auth.Entry, len(policy.Entries))
-		for i, e := range policy.Entries {
-			entries[i] = auth.Entry(e)
-		}
+		entries := mapped(policy.Entries, func(e p.PolicyEntryInfo) auth.Entry { return auth.Entry(e) })
 		acl.Policies = append(acl.Policies, auth.Policy{Type: policy.PolicyType, Entries: entries})
 	}
 	return changed(c, s.users.PutACL(acl))
@@ -143,10 +140,7 @@ func (s userRequests) listACL(_ *call, h *p.ListAclsRequestHeader) (answer, erro
 func aclInfo(acl *auth.ACL) p.AclInfo {
 	info := p.AclInfo{Subject: acl.Subject}
 	for _, policy := range acl.Policies {
-		entries := make([]p.PolicyEntryInfo, len(policy.Entries))
-		for i, e := range policy.Entries {
-			entries[i] = p.PolicyEntryInfo(e)
-		}
+		entries := mapped(policy.Entries, func(e auth.Entry) p.PolicyEntryInfo { return p.PolicyEntryInfo(e) })
 		info.Policies = append(info.Policies, p.PolicyInfo{Entries: entries, PolicyType: policy.Type})
 	}
 	return info
