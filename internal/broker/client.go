@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/roquetmq/roquet/internal/nested"
 )
 
 // Channel is the connection, or the door's stand-in for one, by which a client can be reached. Its ID is
@@ -135,7 +137,7 @@ type Clients struct {
 	mu struct {
 		sync.Mutex
 		order     uint64
-		producers map[string]map[uint64]*member
+		producers nested.Map[string, uint64, *member]
 		byClient  map[string]*member // the newest producer of each client id
 		// groupsOf lists what a channel is in, so that its end costs nothing else.
 		groupsOf map[uint64]*channelGroups
@@ -155,7 +157,7 @@ func NewClients(cfg ClientsConfig) *Clients {
 		cfg.Conflict = func(Conflict) {}
 	}
 	c := &Clients{cfg: cfg, consumers: xsync.NewMap[string, *consumerGroup]()}
-	c.mu.producers = map[string]map[uint64]*member{}
+	c.mu.producers = nested.Map[string, uint64, *member]{}
 	c.mu.byClient = map[string]*member{}
 	c.mu.groupsOf = map[uint64]*channelGroups{}
 	c.mu.pending = map[string]*consumerGroup{}
@@ -187,19 +189,15 @@ func (c *Clients) Heartbeat(ch Channel, hb *Heartbeat, now time.Time) HeartbeatR
 }
 
 func (c *Clients) joinProducerLocked(ch Channel, hb *Heartbeat, group string, now time.Time) {
-	members := c.mu.producers[group]
-	if m := members[ch.ID()]; m != nil && m.clientID == hb.ClientID {
-		m.seen.Store(now.UnixMilli())
+	old := c.mu.producers[group][ch.ID()]
+	if old != nil && old.clientID == hb.ClientID {
+		old.seen.Store(now.UnixMilli())
 		return
 	}
 	group = strings.Clone(group)
-	if members == nil {
-		members = map[uint64]*member{}
-		c.mu.producers[group] = members
-	}
-	m, old := c.newMemberLocked(ch, hb, now), members[ch.ID()]
-	members[ch.ID()], c.mu.byClient[m.clientID] = m, m
-	if old != nil {
+	m := c.newMemberLocked(ch, hb, now)
+	c.mu.producers.Put(group, ch.ID(), m)
+	if c.mu.byClient[m.clientID] = m; old != nil {
 		c.unlistLocked(old)
 	}
 	c.channelLocked(ch).producers[group] = struct{}{}
@@ -384,14 +382,11 @@ func (c *Clients) disconnectedLocked(id uint64, why string, now time.Time, after
 }
 
 func (c *Clients) leaveProducerLocked(id uint64, group string) {
-	members := c.mu.producers[group]
-	m := members[id]
+	m := c.mu.producers[group][id]
 	if m == nil {
 		return
 	}
-	if delete(members, id); len(members) == 0 {
-		delete(c.mu.producers, group)
-	}
+	c.mu.producers.Delete(group, id)
 	c.forgetLocked(id, func(g *channelGroups) { delete(g.producers, group) })
 	c.unlistLocked(m)
 }

@@ -269,7 +269,8 @@ func (d *Delays) put(dv *delivery, k timerKey, m *message.Message, err error) {
 	dv.buf = k.appendTo(dv.buf)
 	if err != nil {
 		d.drop(k, err)
-		dv.buf = append(dv.buf, d.topicOf(k)...)
+		topic, _, _ := d.stateOf(k) // without it the timer counts for no topic
+		dv.buf = append(dv.buf, topic...)
 	} else {
 		dv.buf = append(dv.buf, m.Topic...)
 		dv.write.Messages = append(dv.write.Messages, *m)
@@ -395,12 +396,6 @@ func (d *Delays) read(k timerKey, keep bool) (*message.Message, error) {
 			message.PropertyTimerDeliverMillis, message.PropertyTimerDelaySeconds, message.PropertyTimerDelayMillis)
 	}
 	return &m, nil
-}
-
-// topicOf returns what a timer's state says of where its message was going.
-func (d *Delays) topicOf(k timerKey) []byte {
-	topic, _, _ := d.stateOf(k) // without it the timer counts for no topic
-	return topic
 }
 
 // drop reports a timer that ends without a delivery, unless an operator's deletion of the topic is why.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/roquetmq/roquet/internal/nested"
 )
 
 const (
@@ -38,8 +40,8 @@ type QueueLocks struct {
 
 	mu struct {
 		sync.Mutex
-		groups    map[string]map[lockedQueue]*queueLock
-		byChannel map[uint64]map[*queueLock]struct{}
+		groups    nested.Map[string, lockedQueue, *queueLock]
+		byChannel nested.Map[uint64, *queueLock, struct{}]
 		orphans   map[*queueLock]struct{} // locks whose connection ended
 		swept     time.Time
 	}
@@ -63,8 +65,8 @@ type queueLock struct {
 // with the table's lock held and must not call back.
 func NewQueueLocks(alive func(group, clientID string) bool, log *slog.Logger) *QueueLocks {
 	l := &QueueLocks{alive: alive, log: log}
-	l.mu.groups = map[string]map[lockedQueue]*queueLock{}
-	l.mu.byChannel = map[uint64]map[*queueLock]struct{}{}
+	l.mu.groups = nested.Map[string, lockedQueue, *queueLock]{}
+	l.mu.byChannel = nested.Map[uint64, *queueLock, struct{}]{}
 	l.mu.orphans = map[*queueLock]struct{}{}
 	return l
 }
@@ -107,12 +109,7 @@ func (l *QueueLocks) lockLocked(group, clientID string, ch Channel, q lockedQueu
 func (l *QueueLocks) addLocked(group, clientID string, q lockedQueue) *queueLock {
 	q.topic = strings.Clone(q.topic)
 	lock := &queueLock{group: strings.Clone(group), queue: q, clientID: strings.Clone(clientID)}
-	of := l.mu.groups[group]
-	if of == nil {
-		of = map[lockedQueue]*queueLock{}
-		l.mu.groups[lock.group] = of
-	}
-	of[q] = lock
+	l.mu.groups.Put(lock.group, q, lock)
 	return lock
 }
 
@@ -121,22 +118,10 @@ func (l *QueueLocks) attachLocked(lock *queueLock, channel uint64) {
 	if _, bound := l.mu.byChannel[channel][lock]; bound && lock.orphaned.IsZero() {
 		return
 	}
-	l.detachLocked(lock)
+	l.mu.byChannel.Delete(lock.channel, lock)
 	lock.channel, lock.orphaned = channel, time.Time{}
 	delete(l.mu.orphans, lock)
-	of := l.mu.byChannel[channel]
-	if of == nil {
-		of = map[*queueLock]struct{}{}
-		l.mu.byChannel[channel] = of
-	}
-	of[lock] = struct{}{}
-}
-
-func (l *QueueLocks) detachLocked(lock *queueLock) {
-	of := l.mu.byChannel[lock.channel]
-	if delete(of, lock); len(of) == 0 {
-		delete(l.mu.byChannel, lock.channel)
-	}
+	l.mu.byChannel.Put(channel, lock, struct{}{})
 }
 
 // freeLocked tells whether another client may take the lock.
@@ -161,12 +146,9 @@ func (l *QueueLocks) Unlock(group, clientID string, queues []MessageQueue) {
 }
 
 func (l *QueueLocks) removeLocked(lock *queueLock) {
-	of := l.mu.groups[lock.group]
-	if delete(of, lock.queue); len(of) == 0 {
-		delete(l.mu.groups, lock.group)
-	}
+	l.mu.groups.Delete(lock.group, lock.queue)
 	delete(l.mu.orphans, lock)
-	l.detachLocked(lock)
+	l.mu.byChannel.Delete(lock.channel, lock)
 }
 
 // Locked tells whether any client holds a lock in the group: its consumers read in order.

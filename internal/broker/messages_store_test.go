@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
@@ -56,7 +57,15 @@ func openDisk(tb testing.TB, cfg store.Config) *diskBroker {
 	}
 	b.sender = NewSender(SenderConfig{Levels: levels, UniqueIDs: message.NewUniqueIDs(netip.IPv4Unspecified(), 1, 2)},
 		b.topics, b.groups, NewQueueLocks(clients.Alive, quiet()), stats, st)
-	b.puller = NewPuller(PullerConfig{Logger: quiet()}, b.topics, b.groups, clients, b.offsets, stats, st)
+	b.puller = NewPuller(
+		PullerConfig{Filters: filter.NewCache(), Flush: func() {}, Logger: quiet()},
+		b.topics,
+		b.groups,
+		clients,
+		b.offsets,
+		stats,
+		st,
+	)
 	b.delays = NewDelays(b.topics, stats, st, quiet())
 	st.OnState(message.SpaceTimer, b.delays.OnTimer)
 	st.OnRetain(b.delays.CarryForward)

@@ -66,14 +66,13 @@ type PopperConfig struct {
 	// defaults.
 	PollingSize    int
 	MaxPollingSize int
-	// Filters parses subscriptions; nil means one of its own.
+	// Filters parses subscriptions. Required.
 	Filters *filter.Cache
 	// LogEnd returns the end of the log. Required.
 	LogEnd func() message.LogOffset
-	// Flush is called by a worker after a number of Done calls: the moment to write replies out. nil does
-	// nothing.
+	// Flush is called by a worker after a number of Done calls: the moment to write replies out. Required.
 	Flush func()
-	// Logger gets messages that are lost or damaged. nil discards.
+	// Logger gets messages that are lost or damaged. Required.
 	Logger *slog.Logger
 }
 
@@ -117,7 +116,6 @@ func NewPopper(cfg PopperConfig, topics *Topics, groups *Groups, offsets *offset
 	setDefault(&cfg.MaxBytes, DefaultPullBytes)
 	setDefault(&cfg.PollingSize, DefaultPopPollingSize)
 	setDefault(&cfg.MaxPollingSize, DefaultMaxPopPollingSize)
-	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
 	p := &Popper{
 		cfg: cfg, topics: topics, groups: groups, offsets: offsets, stats: stats, store: st,
 		shares: xsync.NewMap[popKey, *popShare](),

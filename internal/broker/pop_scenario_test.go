@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/pop"
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -32,7 +33,14 @@ type popWorld struct {
 func openPopWorld(tb fataler, st *memStore, configure func(*PopperConfig)) *popWorld {
 	tb.Helper()
 	w := &popWorld{world: openWorld(tb, st), config: configure, stop: func() {}}
-	cfg := PopperConfig{BrokerName: "b", BrokerAddr: "10.0.0.1", LogEnd: st.endOfLog, Logger: quiet()}
+	cfg := PopperConfig{
+		BrokerName: "b",
+		BrokerAddr: "10.0.0.1",
+		LogEnd:     st.endOfLog,
+		Filters:    filter.NewCache(),
+		Flush:      func() {},
+		Logger:     quiet(),
+	}
 	if configure != nil {
 		configure(&cfg)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/broker/pop"
 	"github.com/roquetmq/roquet/internal/commitlog"
@@ -49,8 +50,14 @@ func openPopDisk(tb testing.TB, cfg store.Config) *popDisk {
 	if d.groups, err = NewGroups(GroupsConfig{Logger: quiet()}, st); err != nil {
 		tb.Fatal(err)
 	}
-	d.popper, err = NewPopper(PopperConfig{BrokerName: "b", LogEnd: st.End, Logger: quiet()}, d.topics, d.groups,
-		d.offsets, NewStats(names, time.Now()), st)
+	d.popper, err = NewPopper(
+		PopperConfig{BrokerName: "b", LogEnd: st.End, Filters: filter.NewCache(), Flush: func() {}, Logger: quiet()},
+		d.topics,
+		d.groups,
+		d.offsets,
+		NewStats(names, time.Now()),
+		st,
+	)
 	if err != nil {
 		tb.Fatal(err)
 	}

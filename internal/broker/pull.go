@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -51,14 +50,13 @@ type PullerConfig struct {
 	// asks for.
 	LongPollingDisabled bool
 	ShortPolling        time.Duration
-	// Filters parses subscriptions; nil means one of its own.
+	// Filters parses subscriptions. Required.
 	Filters *filter.Cache
 	// MaxHeld bounds how many pulls wait; beyond it a pull is answered at once. 0 means 200,000.
 	MaxHeld int
-	// Flush is called by a worker after a number of Done calls: the moment to write replies out. nil does
-	// nothing.
+	// Flush is called by a worker after a number of Done calls: the moment to write replies out. Required.
 	Flush func()
-	// Logger gets offsets that were moved. nil discards.
+	// Logger gets offsets that were moved. Required.
 	Logger *slog.Logger
 }
 
@@ -85,7 +83,6 @@ func NewPuller(cfg PullerConfig, topics *Topics, groups *Groups, clients *Client
 	setDefault(&cfg.MaxBytes, DefaultPullBytes)
 	setDefault(&cfg.ShortPolling, DefaultShortPolling)
 	setDefault(&cfg.MaxHeld, defaultMaxHeld)
-	setTools(&cfg.Flush, &cfg.Filters, &cfg.Logger)
 	p := &Puller{
 		cfg: cfg, topics: topics, groups: groups, clients: clients, offsets: offsets, stats: stats,
 		queues: queues, all: filter.All(),
@@ -98,15 +95,6 @@ func setDefault[T int | int32 | time.Duration](field *T, value T) {
 	if *field <= 0 {
 		*field = value
 	}
-}
-
-// setTools sets what a Puller or a Popper was not given.
-func setTools(flush *func(), filters **filter.Cache, logger **slog.Logger) {
-	if *flush == nil {
-		*flush = func() {}
-	}
-	*filters = cmp.Or(*filters, filter.NewCache())
-	*logger = cmp.Or(*logger, slog.New(slog.DiscardHandler))
 }
 
 // Run lets held pulls go on until ctx is done; then it answers all that wait and returns. Stop it before the

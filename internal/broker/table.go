@@ -198,8 +198,11 @@ func (t *table[V]) edit(edits []edit[V], done func(error)) {
 	if err == nil && len(p.proposed) > 0 {
 		err = t.appendLocked(e, &p)
 	}
-	if err == nil {
-		t.joinLocked(e, p.unchanged)
+	for _, h := range p.unchanged { // e waits for changes of others that are on the way
+		if err == nil {
+			e.left++
+			h.waiting = append(h.waiting, e)
+		}
 	}
 	finished := e.left == 0
 	t.mu.Unlock()
@@ -313,14 +316,6 @@ func settleAll(settle []func(error), err error) {
 		if fn != nil {
 			fn(err)
 		}
-	}
-}
-
-// joinLocked makes e wait for changes of others that are on the way.
-func (t *table[V]) joinLocked(e *edition, heads []*head[V]) {
-	for _, h := range heads {
-		e.left++
-		h.waiting = append(h.waiting, e)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/offset"
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -47,7 +48,7 @@ func openWorld(tb fataler, st *memStore, configure ...func(*worldConfig)) *world
 			BrokerAddr: "10.0.0.1", Cluster: "C",
 			UniqueIDs: message.NewUniqueIDs(netip.MustParseAddr("10.0.0.1"), 1, 2),
 		},
-		puller: PullerConfig{BrokerAddr: "10.0.0.1", Logger: quiet()},
+		puller: PullerConfig{BrokerAddr: "10.0.0.1", Filters: filter.NewCache(), Flush: func() {}, Logger: quiet()},
 	}
 	for _, fn := range configure {
 		fn(&cfg)

@@ -227,11 +227,6 @@ func (c *committer) pass(b *batch) {
 		c.settle(b)
 		return
 	}
-	c.hand(b)
-}
-
-// hand gives a batch to the applier.
-func (c *committer) hand(b *batch) {
 	c.l.applying.Add(1)
 	c.applied.Add(1)
 	c.l.jobs <- b

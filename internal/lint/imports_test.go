@@ -16,6 +16,7 @@ var ranks = map[string]int{
 	"api":                     0,
 	"internal/lint":           0,
 	"internal/disk":           0, // files that survive
+	"internal/nested":         0, // maps of maps
 	"internal/commitlog":      10,
 	"internal/index":          10,
 	"internal/store":          20,

@@ -53,15 +53,10 @@ func (r *Routes) brokerLocked(reg *Registration) (broker *BrokerData, created bo
 	if broker.Cluster != reg.Cluster {
 		r.cfg.Logger.Warn("broker moved to another cluster", "broker", reg.BrokerName, "cluster", reg.Cluster,
 			"old_cluster", broker.Cluster)
-		r.leaveClusterLocked(broker.Cluster, reg.BrokerName)
+		r.mu.clusters.Delete(broker.Cluster, reg.BrokerName)
 		broker.Cluster = reg.Cluster
 	}
-	names := r.mu.clusters[reg.Cluster]
-	if names == nil {
-		names = map[string]struct{}{}
-		r.mu.clusters[reg.Cluster] = names
-	}
-	names[reg.BrokerName] = struct{}{}
+	r.mu.clusters.Put(reg.Cluster, reg.BrokerName, struct{}{})
 	broker.EnableActingMaster = reg.EnableActingMaster != nil && *reg.EnableActingMaster
 	broker.ZoneName = reg.ZoneName
 	return broker, created
@@ -89,7 +84,7 @@ func (r *Routes) topicsLocked(reg *Registration, first, readOnly bool) {
 		if readOnly {
 			topic.Perm &^= permWrite
 		}
-		r.setQueuesLocked(topic.Name, QueueData{
+		r.mu.topics.Put(topic.Name, reg.BrokerName, QueueData{
 			BrokerName: reg.BrokerName, ReadQueueNums: topic.ReadQueueNums,
 			WriteQueueNums: topic.WriteQueueNums, Perm: topic.Perm, TopicSysFlag: topic.SysFlag,
 		})
@@ -97,25 +92,9 @@ func (r *Routes) topicsLocked(reg *Registration, first, readOnly bool) {
 	if reg.Complete && changed {
 		for topic := range r.mu.topics {
 			if _, ok := named[topic]; !ok {
-				r.dropQueuesLocked(topic, reg.BrokerName)
+				r.mu.topics.Delete(topic, reg.BrokerName)
 			}
 		}
-	}
-}
-
-func (r *Routes) setQueuesLocked(topic string, q QueueData) {
-	queues := r.mu.topics[topic]
-	if queues == nil {
-		queues = map[string]QueueData{}
-		r.mu.topics[topic] = queues
-	}
-	queues[q.BrokerName] = q
-}
-
-func (r *Routes) dropQueuesLocked(topic, brokerName string) {
-	queues := r.mu.topics[topic]
-	if delete(queues, brokerName); len(queues) == 0 {
-		delete(r.mu.topics, topic)
 	}
 }
 
@@ -181,16 +160,9 @@ func (r *Routes) unregisterLocked(cluster, brokerName, addr, why string) {
 
 func (r *Routes) removeBrokerLocked(cluster, brokerName string) {
 	delete(r.mu.brokers, brokerName)
-	r.leaveClusterLocked(cluster, brokerName)
+	r.mu.clusters.Delete(cluster, brokerName)
 	for topic := range r.mu.topics {
-		r.dropQueuesLocked(topic, brokerName)
-	}
-}
-
-func (r *Routes) leaveClusterLocked(cluster, brokerName string) {
-	names := r.mu.clusters[cluster]
-	if delete(names, brokerName); len(names) == 0 {
-		delete(r.mu.clusters, cluster)
+		r.mu.topics.Delete(topic, brokerName)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/roquetmq/roquet/internal/nested"
 )
 
 // Permission bits of a topic. Source: PermName.java.
@@ -128,9 +130,9 @@ type Routes struct {
 
 	mu struct {
 		sync.RWMutex
-		topics   map[string]map[string]QueueData // by topic and broker name
+		topics   nested.Map[string, string, QueueData] // by topic and broker name
 		brokers  map[string]*BrokerData
-		clusters map[string]map[string]struct{} // broker names by cluster
+		clusters nested.Map[string, string, struct{}] // broker names by cluster
 		live     map[brokerAddr]*liveBroker
 	}
 }
@@ -151,9 +153,9 @@ type liveBroker struct {
 // NewRoutes returns an empty table that takes ordered-topic settings from kv.
 func NewRoutes(cfg Config, kv *KV) *Routes {
 	r := &Routes{cfg: cfg, kv: kv}
-	r.mu.topics = map[string]map[string]QueueData{}
+	r.mu.topics = nested.Map[string, string, QueueData]{}
 	r.mu.brokers = map[string]*BrokerData{}
-	r.mu.clusters = map[string]map[string]struct{}{}
+	r.mu.clusters = nested.Map[string, string, struct{}]{}
 	r.mu.live = map[brokerAddr]*liveBroker{}
 	return r
 }

@@ -24,7 +24,7 @@ func (r *Routes) RegisterTopic(topic string, queues []QueueData) {
 		}
 	}
 	for _, q := range queues {
-		r.setQueuesLocked(topic, q)
+		r.mu.topics.Put(topic, q.BrokerName, q)
 	}
 }
 
@@ -40,7 +40,7 @@ func (r *Routes) DeleteTopicIn(topic, cluster string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.mu.clusters[cluster] {
-		r.dropQueuesLocked(topic, name)
+		r.mu.topics.Delete(topic, name)
 	}
 }
 

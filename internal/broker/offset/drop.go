@@ -42,10 +42,7 @@ func (d *Drop) takeLocked(p *progress) {
 	t := d.table
 	p.gone = true
 	t.live.Delete(p.key)
-	of := t.mu.byTopic[p.key.topic]
-	if delete(of, p); len(of) == 0 {
-		delete(t.mu.byTopic, p.key.topic)
-	}
+	t.mu.byTopic.Delete(p.key.topic, p)
 	t.resets.Add(-p.resets())
 	d.taken = append(d.taken, p)
 	d.States = append(d.States, message.State{Space: message.SpaceOffset, Key: p.key.encode(), Delete: true})
@@ -74,7 +71,7 @@ func (d *Drop) Settle(err error) {
 			continue
 		}
 		p.gone = false
-		t.indexLocked(p)
+		t.mu.byTopic.Put(p.key.topic, p, struct{}{})
 		t.resets.Add(p.resets())
 		p.dirty.Store(true) // a flush may have passed it over
 		t.mu.dirty = append(t.mu.dirty, p)

@@ -58,7 +58,9 @@ func (f *flush) appendLocked(batch []*progress) error {
 	}
 	w.Done = func(_ *store.Write, err error) {
 		if err != nil {
-			f.table.again(batch)
+			for _, p := range batch { // listed for the next flush
+				f.table.touch(p)
+			}
 		}
 		f.end(err)
 	}
@@ -85,13 +87,6 @@ func (f *flush) end(err error) {
 			return
 		}
 		f.done(nil)
-	}
-}
-
-// again lists what could not be stored for the next flush.
-func (t *Table) again(batch []*progress) {
-	for _, p := range batch {
-		t.touch(p)
 	}
 }
 

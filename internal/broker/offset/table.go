@@ -13,6 +13,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/nested"
 	"github.com/roquetmq/roquet/internal/store"
 )
 
@@ -38,7 +39,7 @@ type Table struct {
 	// mu is held across Append, so that the log has changes of one key in the order of memory.
 	mu struct {
 		sync.Mutex
-		byTopic map[string]map[*progress]struct{}
+		byTopic nested.Map[string, *progress, struct{}]
 		dirty   []*progress
 	}
 }
@@ -71,7 +72,7 @@ func newQueue(committed, reset int64) *queue {
 // New loads what is stored in the journal.
 func New(journal store.Journal, log *slog.Logger) (*Table, error) {
 	t := &Table{journal: journal, log: log, live: xsync.NewMap[key, *progress]()}
-	t.mu.byTopic = map[string]map[*progress]struct{}{}
+	t.mu.byTopic = nested.Map[string, *progress, struct{}]{}
 	for st, err := range journal.States(message.SpaceOffset, nil) {
 		var p *progress
 		if err == nil {
@@ -81,7 +82,7 @@ func New(journal store.Journal, log *slog.Logger) (*Table, error) {
 			return nil, fmt.Errorf("load consumer offsets: %w", err)
 		}
 		t.live.Store(p.key, p)
-		t.indexLocked(p)
+		t.mu.byTopic.Put(p.key.topic, p, struct{}{})
 	}
 	return t, nil
 }
@@ -219,18 +220,9 @@ func (t *Table) progressLocked(group, topic string) *progress {
 	if !found {
 		p = newProgress(key{strings.Clone(topic), strings.Clone(group)})
 		t.live.Store(p.key, p)
-		t.indexLocked(p)
+		t.mu.byTopic.Put(p.key.topic, p, struct{}{})
 	}
 	return p
-}
-
-func (t *Table) indexLocked(p *progress) {
-	of := t.mu.byTopic[p.key.topic]
-	if of == nil {
-		of = map[*progress]struct{}{}
-		t.mu.byTopic[p.key.topic] = of
-	}
-	of[p] = struct{}{}
 }
 
 func (p *progress) queue(queueID int32) *queue {

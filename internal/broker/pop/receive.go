@@ -157,11 +157,10 @@ func (ev *Receive) fresh(q *Queue, now int64) {
 	if n == 0 {
 		return
 	}
-	s := q.last()
-	if s == nil || len(s.entries) > 0 {
-		s = &span{from: ev.From}
-		q.spans = append(q.spans, s)
+	if last := len(q.spans) - 1; last < 0 || len(q.spans[last].entries) > 0 {
+		q.spans = append(q.spans, &span{from: ev.From})
 	}
+	s := q.spans[len(q.spans)-1]
 	s.to = to
 	s.entries = q.scratch.entries(n)
 	c := claim{popTime: now, invisible: ev.Invisible, firstPop: now, attempt: ev.Attempt}
@@ -185,11 +184,4 @@ func (q *Queue) waits(key uint32) bool {
 		}
 	}
 	return false
-}
-
-func (q *Queue) last() *span {
-	if len(q.spans) == 0 {
-		return nil
-	}
-	return q.spans[len(q.spans)-1]
 }
