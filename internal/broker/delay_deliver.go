@@ -333,9 +333,9 @@ func (d *Delays) settle(dv *delivery, err error) {
 	d.mu.bytes -= dv.bytes
 	if err == nil {
 		for _, k := range dv.keys {
-			d.mu.stats.late.note(now.Sub(time.UnixMilli(k.due)))
+			d.mu.stats.told.note(now.Sub(time.UnixMilli(k.due)))
 		}
-		d.mu.stats.delivered += int64(len(dv.write.Messages))
+		d.mu.stats.told.Delivered += int64(len(dv.write.Messages))
 		d.mu.stats.rate(now)
 	}
 	d.mu.Unlock()

@@ -39,42 +39,33 @@ func LatenessBounds() [lateBuckets]time.Duration {
 
 // delayStats are the counters of Delays, guarded by its lock.
 type delayStats struct {
-	delivered int64
-	late      lateness
-	waiting   pendingCount
-
-	since  time.Time // the rate is counted since, and was tps before
-	before int64     // delivered by then
-	tps    float64
+	told    DelayStats // but for InFlight, Waiting and Counting
+	waiting pendingCount
+	since   time.Time // the rate is counted since, and was told.TPS before
+	before  int64     // delivered by then
 }
 
 // rateSpan is over how long the rate of deliveries is counted.
 const rateSpan = 10 * time.Second
 
-// rate returns deliveries a second.
-func (s *delayStats) rate(now time.Time) float64 {
+// rate counts deliveries a second.
+func (s *delayStats) rate(now time.Time) {
 	if span := now.Sub(s.since); span >= rateSpan {
-		s.tps = float64(s.delivered-s.before) / span.Seconds()
-		s.since, s.before = now, s.delivered
+		s.told.TPS = float64(s.told.Delivered-s.before) / span.Seconds()
+		s.since, s.before = now, s.told.Delivered
 	}
-	return s.tps
 }
 
-// lateness is by how much deliveries were late.
-type lateness struct {
-	last, sum time.Duration
-	buckets   [lateBuckets + 1]int64
-}
-
-func (l *lateness) note(late time.Duration) {
+// note takes note of by how much a delivery was late.
+func (s *DelayStats) note(late time.Duration) {
 	bounds := LatenessBounds()
 	i := 0
 	for i < len(bounds) && late > bounds[i] {
 		i++
 	}
-	l.buckets[i]++
-	l.last = late
-	l.sum += max(late, 0)
+	s.Lateness[i]++
+	s.Late = late
+	s.LateSum += max(late, 0)
 }
 
 // Stats returns how deliveries go.
@@ -82,11 +73,10 @@ func (d *Delays) Stats() DelayStats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st := &d.mu.stats
-	return DelayStats{
-		Delivered: st.delivered, InFlight: len(d.mu.due.taken),
-		Waiting: st.waiting.total, Counting: st.waiting.counting,
-		TPS: st.rate(time.Now()), Late: st.late.last, Lateness: st.late.buckets, LateSum: st.late.sum,
-	}
+	st.rate(time.Now())
+	told := st.told
+	told.InFlight, told.Waiting, told.Counting = len(d.mu.due.taken), st.waiting.total, st.waiting.counting
+	return told
 }
 
 // Waiting returns how many messages wait to be due, by the topic they are going to. Source:

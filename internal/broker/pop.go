@@ -39,17 +39,11 @@ const (
 	popRetry = time.Second
 )
 
-// PopArchive gives messages and the bounds of queues.
-type PopArchive interface {
-	At(topic string, queueID int32, off message.QueueOffset) (message.Record, error)
-	Bounds(topic string, queueID int32) (minimum, maximum message.QueueOffset, ok bool)
-}
-
 // PopStore is what a Popper needs of the store. *store.Store is one.
 type PopStore interface {
 	Queues
 	store.Journal
-	PopArchive
+	Archive
 }
 
 // PopperConfig configures a Popper. Zero values are RocketMQ's defaults, but for the names.

@@ -25,7 +25,7 @@ const (
 	noTime int64 = -1
 )
 
-// Archive is what Queries reads. *store.Store is one.
+// Archive gives messages and the bounds of queues. *store.Store is one.
 type Archive interface {
 	At(topic string, queueID int32, off message.QueueOffset) (message.Record, error)
 	Bounds(topic string, queueID int32) (minimum, maximum message.QueueOffset, ok bool)

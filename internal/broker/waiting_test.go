@@ -249,12 +249,12 @@ func TestTimerViews(t *testing.T) {
 	if pending, err := w.delays.Pending(); err != nil || len(pending) != 1 {
 		t.Errorf("pending levels %v, %v", pending, err)
 	}
-	var l lateness
+	var l DelayStats
 	for _, late := range []time.Duration{-time.Second, 0, 5 * time.Millisecond, 6 * time.Millisecond, time.Hour} {
 		l.note(late)
 	}
 	sum := time.Hour + 11*time.Millisecond
-	if fmt.Sprint(l.buckets) != "[3 1 0 0 0 0 0 0 0 0 1]" || l.last != time.Hour || l.sum != sum {
+	if fmt.Sprint(l.Lateness) != "[3 1 0 0 0 0 0 0 0 0 1]" || l.Late != time.Hour || l.LateSum != sum {
 		t.Errorf("lateness %+v", l)
 	}
 }
