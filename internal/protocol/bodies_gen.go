@@ -32,7 +32,9 @@ func (b *TopicRouteData) fields(c *bodyCodec) {
 	table(c, "filterServerTable", &b.FilterServerTable, textKey{}, listValue(textValue))
 	c.optText("orderTopicConf", &b.OrderTopicConf)
 	list(c, "queueDatas", &b.QueueDatas, objectValue[QueueData])
-	optTable(c, "topicQueueMappingByBroker", &b.TopicQueueMappingByBroker, textKey{}, objectValue[TopicQueueMappingInfo])
+	if c.when(b.TopicQueueMappingByBroker != nil) {
+		table(c, "topicQueueMappingByBroker", &b.TopicQueueMappingByBroker, textKey{}, objectValue[TopicQueueMappingInfo])
+	}
 }
 
 // BrokerData is one broker group: the addresses ("host:port") of the brokers of one name by broker id. 0 is
@@ -317,7 +319,9 @@ func (b *SubscriptionGroupConfig) fields(c *bodyCodec) {
 	c.boolean("notifyConsumerIdsChangedEnable", &b.NotifyConsumerIDsChangedEnable)
 	c.int32("retryMaxTimes", &b.RetryMaxTimes)
 	c.int32("retryQueueNums", &b.RetryQueueNums)
-	optList(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SimpleSubscriptionData])
+	if c.when(b.SubscriptionDataSet != nil) {
+		list(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SimpleSubscriptionData])
+	}
 	c.int64("whichBrokerWhenConsumeSlowly", &b.WhichBrokerWhenConsumeSlowly)
 }
 
@@ -564,7 +568,9 @@ type ConsumerConnection struct {
 }
 
 func (b *ConsumerConnection) fields(c *bodyCodec) {
-	optList(c, "conflicts", &b.Conflicts, textValue)
+	if c.when(b.Conflicts != nil) {
+		list(c, "conflicts", &b.Conflicts, textValue)
+	}
 	list(c, "connectionSet", &b.ConnectionSet, objectValue[Connection])
 	c.enum("consumeFromWhere", (*string)(&b.ConsumeFromWhere), namesConsumeFromWhere[:])
 	c.enum("consumeType", (*string)(&b.ConsumeType), namesConsumeType[:])
@@ -988,7 +994,9 @@ func (b *QueryConsumeQueueResponseBody) fields(c *bodyCodec) {
 	c.optText("filterData", &b.FilterData)
 	c.int64("maxQueueIndex", &b.MaxQueueIndex)
 	c.int64("minQueueIndex", &b.MinQueueIndex)
-	optList(c, "queueData", &b.QueueData, objectValue[ConsumeQueueData])
+	if c.when(b.QueueData != nil) {
+		list(c, "queueData", &b.QueueData, objectValue[ConsumeQueueData])
+	}
 	optObject(c, "subscriptionData", &b.SubscriptionData)
 }
 
@@ -1038,7 +1046,9 @@ type QueryAssignmentResponseBody struct {
 }
 
 func (b *QueryAssignmentResponseBody) fields(c *bodyCodec) {
-	optList(c, "messageQueueAssignments", &b.MessageQueueAssignments, objectValue[MessageQueueAssignment])
+	if c.when(b.MessageQueueAssignments != nil) {
+		list(c, "messageQueueAssignments", &b.MessageQueueAssignments, objectValue[MessageQueueAssignment])
+	}
 }
 
 // MessageQueueAssignment is a queue for a client to consume. A queue id of -1 stands for all queues of the
@@ -1052,7 +1062,9 @@ type MessageQueueAssignment struct {
 func (b *MessageQueueAssignment) setDefaults() { *b = MessageQueueAssignment{Mode: ModePull} }
 
 func (b *MessageQueueAssignment) fields(c *bodyCodec) {
-	optTable(c, "attachments", &b.Attachments, textKey{}, textValue)
+	if c.when(b.Attachments != nil) {
+		table(c, "attachments", &b.Attachments, textKey{}, textValue)
+	}
 	c.nested("messageQueue", &b.MessageQueue)
 	c.enum("mode", (*string)(&b.Mode), namesMessageRequestMode[:])
 }
@@ -1092,7 +1104,9 @@ type BatchAckMessageRequestBody struct {
 }
 
 func (b *BatchAckMessageRequestBody) fields(c *bodyCodec) {
-	optList(c, "acks", &b.Acks, objectValue[BatchAck])
+	if c.when(b.Acks != nil) {
+		list(c, "acks", &b.Acks, objectValue[BatchAck])
+	}
 	c.optText("brokerName", &b.BrokerName)
 }
 
@@ -1166,7 +1180,9 @@ type AclInfo struct {
 }
 
 func (b *AclInfo) fields(c *bodyCodec) {
-	optList(c, "policies", &b.Policies, objectValue[PolicyInfo])
+	if c.when(b.Policies != nil) {
+		list(c, "policies", &b.Policies, objectValue[PolicyInfo])
+	}
 	c.optText("subject", &b.Subject)
 }
 
@@ -1177,7 +1193,9 @@ type PolicyInfo struct {
 }
 
 func (b *PolicyInfo) fields(c *bodyCodec) {
-	optList(c, "entries", &b.Entries, objectValue[PolicyEntryInfo])
+	if c.when(b.Entries != nil) {
+		list(c, "entries", &b.Entries, objectValue[PolicyEntryInfo])
+	}
 	c.optText("policyType", &b.PolicyType)
 }
 
@@ -1190,10 +1208,14 @@ type PolicyEntryInfo struct {
 }
 
 func (b *PolicyEntryInfo) fields(c *bodyCodec) {
-	optList(c, "actions", &b.Actions, textValue)
+	if c.when(b.Actions != nil) {
+		list(c, "actions", &b.Actions, textValue)
+	}
 	c.optText("decision", &b.Decision)
 	c.optText("resource", &b.Resource)
-	optList(c, "sourceIps", &b.SourceIPs, textValue)
+	if c.when(b.SourceIPs != nil) {
+		list(c, "sourceIps", &b.SourceIPs, textValue)
+	}
 }
 
 // QueueTimeSpan is the store times of a queue's first, last and last consumed message, and how far

@@ -18,28 +18,12 @@ func list[T any](c *bodyCodec, name string, v *[]T, element func(*bodyCodec, *T)
 	}
 }
 
-// optList is list for one that is null when nil.
-func optList[T any](c *bodyCodec, name string, v *[]T, element func(*bodyCodec, *T)) {
-	if c.when(*v != nil) {
-		list(c, name, v, element)
-	}
-}
-
 // table writes or reads a map that is never null: nil is written as {}.
 func table[K comparable, V any](
 	c *bodyCodec, name string, v *map[K]V, keys keyKind[K], value func(*bodyCodec, *V),
 ) {
 	if c.field(name) {
 		tableValue(keys, value)(c, v)
-	}
-}
-
-// optTable is table for one that is null when nil.
-func optTable[K comparable, V any](
-	c *bodyCodec, name string, v *map[K]V, keys keyKind[K], value func(*bodyCodec, *V),
-) {
-	if c.when(*v != nil) {
-		table(c, name, v, keys, value)
 	}
 }
 

@@ -2,10 +2,7 @@
 
 package protocol
 
-import (
-	"fmt"
-	"strconv"
-)
+import "fmt"
 
 // Code is the code of a request. The constants carry Apache's names in Go spelling; codes.txt lists them.
 type Code int32
@@ -27,30 +24,6 @@ func (e *Error) Error() string { return e.Code.String() + ": " + e.Remark }
 // Errorf returns an Error with a formatted remark.
 func Errorf(code ResponseCode, format string, args ...any) *Error {
 	return &Error{Code: code, Remark: fmt.Sprintf(format, args...)}
-}
-
-// String returns Apache's name of the code, such as SEND_MESSAGE_V2, or the number when the code is
-// unknown.
-func (c Code) String() string {
-	if name := codeName(c); name != "" {
-		return name
-	}
-	if c == BackupStore {
-		return "BACKUP_STORE"
-	}
-	return strconv.Itoa(int(c))
-}
-
-// Known reports whether Apache declares the code.
-func (c Code) Known() bool { return codeName(c) != "" }
-
-// String returns Apache's name of the code, such as TOPIC_NOT_EXIST, or the number when the code is
-// unknown.
-func (c ResponseCode) String() string {
-	if name := responseCodeName(c); name != "" {
-		return name
-	}
-	return strconv.Itoa(int(c))
 }
 
 // Binary headers carry the code in 16 bits, so the codes of the pop family arrive reduced by 3*65536. No

@@ -4,6 +4,8 @@
 
 package protocol
 
+import "strconv"
+
 // Request codes, with their priority: P0 to produce and consume, P1 everyday, P2 the rest.
 const (
 	SendMessage                          Code = 10      // SEND_MESSAGE, P0
@@ -178,8 +180,8 @@ const (
 	BackupStore                          Code = 1000001 // BACKUP_STORE, roquet's own
 )
 
-// codeName returns Apache's name of the code, "" when there is none.
-func codeName(c Code) string {
+// String returns Apache's name of the code, or the number when the code is unknown.
+func (c Code) String() string {
 	switch c {
 	case SendMessage:
 		return "SEND_MESSAGE"
@@ -519,9 +521,188 @@ func codeName(c Code) string {
 		return "TRIGGER_LITE_DISPATCH"
 	case BatchAckMessage:
 		return "BATCH_ACK_MESSAGE"
+	case BackupStore:
+		return "BACKUP_STORE"
 	default:
-		return ""
+		return strconv.Itoa(int(c))
 	}
+}
+
+// Known reports whether Apache declares the code.
+func (c Code) Known() bool {
+	switch c {
+	case SendMessage,
+		PullMessage,
+		QueryMessage,
+		QueryBrokerOffset,
+		QueryConsumerOffset,
+		UpdateConsumerOffset,
+		UpdateAndCreateTopic,
+		UpdateAndCreateTopicList,
+		GetAllTopicConfig,
+		GetTopicConfigList,
+		GetTopicNameList,
+		UpdateBrokerConfig,
+		GetBrokerConfig,
+		TriggerDeleteFiles,
+		GetBrokerRuntimeInfo,
+		SearchOffsetByTimestamp,
+		GetMaxOffset,
+		GetMinOffset,
+		GetEarliestMsgStoreTime,
+		ViewMessageByID,
+		HeartBeat,
+		UnregisterClient,
+		ConsumerSendMsgBack,
+		EndTransaction,
+		GetConsumerListByGroup,
+		CheckTransactionState,
+		NotifyConsumerIDsChanged,
+		LockBatchMQ,
+		UnlockBatchMQ,
+		GetAllConsumerOffset,
+		GetAllDelayOffset,
+		CheckClientConfig,
+		GetClientConfig,
+		GetTimerCheckPoint,
+		GetTimerMetrics,
+		PutKVConfig,
+		GetKVConfig,
+		DeleteKVConfig,
+		RegisterBroker,
+		UnregisterBroker,
+		GetRouteInfoByTopic,
+		GetBrokerClusterInfo,
+		UpdateAndCreateSubscriptionGroup,
+		GetAllSubscriptionGroupConfig,
+		GetTopicStatsInfo,
+		GetConsumerConnectionList,
+		GetProducerConnectionList,
+		WipeWritePermOfBroker,
+		GetAllTopicListFromNameserver,
+		DeleteSubscriptionGroup,
+		GetConsumeStats,
+		SuspendConsumer,
+		ResumeConsumer,
+		ResetConsumerOffsetInConsumer,
+		ResetConsumerOffsetInBroker,
+		AdjustConsumerThreadPool,
+		WhoConsumeTheMessage,
+		DeleteTopicInBroker,
+		DeleteTopicInNamesrv,
+		RegisterTopicInNamesrv,
+		GetKVListByNamespace,
+		ResetConsumerClientOffset,
+		GetConsumerStatusFromClient,
+		InvokeBrokerToResetOffset,
+		InvokeBrokerToGetConsumerStatus,
+		GetTopicsByCluster,
+		UpdateAndCreateSubscriptionGroupList,
+		QueryTopicConsumeByWho,
+		RegisterFilterServer,
+		RegisterMessageFilterClass,
+		QueryConsumeTimeSpan,
+		GetSystemTopicListFromNS,
+		GetSystemTopicListFromBroker,
+		CleanExpiredConsumeQueue,
+		GetConsumerRunningInfo,
+		QueryCorrectionOffset,
+		ConsumeMessageDirectly,
+		SendMessageV2,
+		GetUnitTopicList,
+		GetHasUnitSubTopicList,
+		GetHasUnitSubUnunitTopicList,
+		CloneGroupOffset,
+		ViewBrokerStatsData,
+		CleanUnusedTopic,
+		GetBrokerConsumeStats,
+		UpdateNamesrvConfig,
+		GetNamesrvConfig,
+		SendBatchMessage,
+		QueryConsumeQueue,
+		QueryDataVersion,
+		ResumeCheckHalfMessage,
+		SendReplyMessage,
+		SendReplyMessageV2,
+		PushReplyMessageToClient,
+		AddWritePermOfBroker,
+		GetAllProducerInfo,
+		DeleteExpiredCommitLog,
+		QueryTopicsByConsumer,
+		QuerySubscriptionByConsumer,
+		GetTopicConfig,
+		GetSubscriptionGroupConfig,
+		UpdateAndGetGroupForbidden,
+		CheckRocksDBCQWriteProgress,
+		ExportRocksDBConfigToJSON,
+		LitePullMessage,
+		RecallMessage,
+		QueryAssignment,
+		SetMessageRequestMode,
+		GetAllMessageRequestMode,
+		UpdateAndCreateStaticTopic,
+		GetBrokerMemberGroup,
+		AddBroker,
+		RemoveBroker,
+		BrokerHeartbeat,
+		NotifyMinBrokerIDChange,
+		ExchangeBrokerHAInfo,
+		GetBrokerHAStatus,
+		ResetMasterFlushOffset,
+		ControllerAlterSyncStateSet,
+		ControllerElectMaster,
+		ControllerRegisterBroker,
+		ControllerGetReplicaInfo,
+		ControllerGetMetadataInfo,
+		ControllerGetSyncStateData,
+		GetBrokerEpochCache,
+		NotifyBrokerRoleChanged,
+		UpdateControllerConfig,
+		GetControllerConfig,
+		CleanBrokerData,
+		ControllerGetNextBrokerID,
+		ControllerApplyBrokerID,
+		BrokerCloseChannelRequest,
+		CheckNotActiveBrokerRequest,
+		GetBrokerLiveInfoRequest,
+		GetSyncStateDataRequest,
+		RaftBrokerHeartBeatEventRequest,
+		UpdateColdDataFlowCtrConfig,
+		RemoveColdDataFlowCtrConfig,
+		GetColdDataFlowCtrInfo,
+		SetCommitLogReadMode,
+		AuthCreateUser,
+		AuthUpdateUser,
+		AuthDeleteUser,
+		AuthGetUser,
+		AuthListUser,
+		AuthCreateACL,
+		AuthUpdateACL,
+		AuthDeleteACL,
+		AuthGetACL,
+		AuthListACL,
+		SwitchTimerEngine,
+		PopMessage,
+		AckMessage,
+		PeekMessage,
+		ChangeMessageInvisibleTime,
+		Notification,
+		PollingInfo,
+		PopRollback,
+		PopLiteMessage,
+		LiteSubscriptionCtl,
+		AckLiteMessage,
+		NotifyUnsubscribeLite,
+		GetBrokerLiteInfo,
+		GetParentTopicInfo,
+		GetLiteTopicInfo,
+		GetLiteClientInfo,
+		GetLiteGroupInfo,
+		TriggerLiteDispatch,
+		BatchAckMessage:
+		return true
+	}
+	return false
 }
 
 // Response codes.
@@ -597,8 +778,8 @@ const (
 	Unauthenticated                      ResponseCode = 401   // UNAUTHENTICATED, roquet's own
 )
 
-// responseCodeName returns Apache's name of the code, "" when there is none.
-func responseCodeName(c ResponseCode) string {
+// String returns Apache's name of the code, or the number when the code is unknown.
+func (c ResponseCode) String() string {
 	switch c {
 	case RPCTimeOut:
 		return "RPC_TIME_OUT"
@@ -737,7 +918,7 @@ func responseCodeName(c ResponseCode) string {
 	case PolicyNotExist:
 		return "POLICY_NOT_EXIST"
 	default:
-		return ""
+		return strconv.Itoa(int(c))
 	}
 }
 

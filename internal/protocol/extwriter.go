@@ -45,34 +45,6 @@ func (w *ExtWriter) Bool(name string, value bool) {
 	}
 }
 
-// OptInt32 writes the number when it is present. name as in String.
-func (w *ExtWriter) OptInt32(name string, value Optional[int32]) {
-	if value.Present {
-		w.Int(name, int64(value.Value))
-	}
-}
-
-// OptInt64 writes the number when it is present. name as in String.
-func (w *ExtWriter) OptInt64(name string, value Optional[int64]) {
-	if value.Present {
-		w.Int(name, value.Value)
-	}
-}
-
-// OptBool writes the boolean when it is present. name as in String.
-func (w *ExtWriter) OptBool(name string, value Optional[bool]) {
-	if value.Present {
-		w.Bool(name, value.Value)
-	}
-}
-
-// OptString writes the text unless it is empty. name as in String.
-func (w *ExtWriter) OptString(name, value string) {
-	if value != "" {
-		w.String(name, value)
-	}
-}
-
 // begin writes the extra fields that sort before name, and name.
 func (w *ExtWriter) begin(name string) {
 	if len(w.order) > 0 {

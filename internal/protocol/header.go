@@ -82,19 +82,6 @@ func (r *fieldReader) bool(dst *bool, value string, bit uint32) {
 	r.seen |= bit
 }
 
-func readOptInt[T int32 | int64](r *fieldReader, dst *Optional[T], key, value string) {
-	if value != "" {
-		readInt(r, &dst.Value, key, value, 0)
-		dst.Present = r.err == nil
-	}
-}
-
-func (r *fieldReader) optBool(dst *Optional[bool], value string) {
-	if value != "" {
-		*dst = Some(parseBool(value))
-	}
-}
-
 // bad reports whether a value was malformed or one of the required fields is missing.
 func (r *fieldReader) bad(required uint32) bool { return r.err != nil || r.seen != required }
 

@@ -49,13 +49,23 @@ func (h *SendMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "properties", "i":
 			h.Properties = value
 		case "reconsumeTimes", "j":
-			readOptInt(&r, &h.ReconsumeTimes, key, value)
+			if value != "" {
+				readInt(&r, &h.ReconsumeTimes.Value, key, value, 0)
+				h.ReconsumeTimes.Present = r.err == nil
+			}
 		case "unitMode", "k":
-			r.optBool(&h.UnitMode, value)
+			if value != "" {
+				h.UnitMode = Some(parseBool(value))
+			}
 		case "batch", "m":
-			r.optBool(&h.Batch, value)
+			if value != "" {
+				h.Batch = Some(parseBool(value))
+			}
 		case "maxReconsumeTimes", "l":
-			readOptInt(&r, &h.MaxReconsumeTimes, key, value)
+			if value != "" {
+				readInt(&r, &h.MaxReconsumeTimes.Value, key, value, 0)
+				h.MaxReconsumeTimes.Present = r.err == nil
+			}
 		case "bname", "n":
 			h.BrokerName = value
 		}
@@ -68,20 +78,32 @@ func (h *SendMessageRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *SendMessageRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptBool("batch", h.Batch)
-	w.OptString("bname", h.BrokerName)
+	if h.Batch.Present {
+		w.Bool("batch", h.Batch.Value)
+	}
+	if h.BrokerName != "" {
+		w.String("bname", h.BrokerName)
+	}
 	w.Int("bornTimestamp", h.BornTimestamp)
 	w.String("defaultTopic", h.DefaultTopic)
 	w.Int("defaultTopicQueueNums", int64(h.DefaultTopicQueueNums))
 	w.Int("flag", int64(h.Flag))
-	w.OptInt32("maxReconsumeTimes", h.MaxReconsumeTimes)
+	if h.MaxReconsumeTimes.Present {
+		w.Int("maxReconsumeTimes", int64(h.MaxReconsumeTimes.Value))
+	}
 	w.String("producerGroup", h.ProducerGroup)
-	w.OptString("properties", h.Properties)
+	if h.Properties != "" {
+		w.String("properties", h.Properties)
+	}
 	w.Int("queueId", int64(h.QueueID))
-	w.OptInt32("reconsumeTimes", h.ReconsumeTimes)
+	if h.ReconsumeTimes.Present {
+		w.Int("reconsumeTimes", int64(h.ReconsumeTimes.Value))
+	}
 	w.Int("sysFlag", int64(h.SysFlag))
 	w.String("topic", h.Topic)
-	w.OptBool("unitMode", h.UnitMode)
+	if h.UnitMode.Present {
+		w.Bool("unitMode", h.UnitMode.Value)
+	}
 }
 
 // SendMessageRequestHeaderV2 is SendMessageRequestHeader with one-letter names. Both types read both forms.
@@ -102,12 +124,24 @@ func (h *SendMessageRequestHeaderV2) AppendExt(w *ExtWriter) {
 	w.Int("f", int64(h.SysFlag))
 	w.Int("g", h.BornTimestamp)
 	w.Int("h", int64(h.Flag))
-	w.OptString("i", h.Properties)
-	w.OptInt32("j", h.ReconsumeTimes)
-	w.OptBool("k", h.UnitMode)
-	w.OptInt32("l", h.MaxReconsumeTimes)
-	w.OptBool("m", h.Batch)
-	w.OptString("n", h.BrokerName)
+	if h.Properties != "" {
+		w.String("i", h.Properties)
+	}
+	if h.ReconsumeTimes.Present {
+		w.Int("j", int64(h.ReconsumeTimes.Value))
+	}
+	if h.UnitMode.Present {
+		w.Bool("k", h.UnitMode.Value)
+	}
+	if h.MaxReconsumeTimes.Present {
+		w.Int("l", int64(h.MaxReconsumeTimes.Value))
+	}
+	if h.Batch.Present {
+		w.Bool("m", h.Batch.Value)
+	}
+	if h.BrokerName != "" {
+		w.String("n", h.BrokerName)
+	}
 }
 
 // SendMessageResponseHeader is the response header of SEND_MESSAGE.
@@ -145,7 +179,9 @@ func (h *SendMessageResponseHeader) DecodeExt(ext *Ext) error {
 		case "MSG_REGION":
 			h.MsgRegion = value
 		case "TRACE_ON":
-			r.optBool(&h.TraceOn, value)
+			if value != "" {
+				h.TraceOn = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x7) {
@@ -156,14 +192,24 @@ func (h *SendMessageResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *SendMessageResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("MSG_REGION", h.MsgRegion)
-	w.OptBool("TRACE_ON", h.TraceOn)
-	w.OptString("batchUniqId", h.BatchUniqID)
+	if h.MsgRegion != "" {
+		w.String("MSG_REGION", h.MsgRegion)
+	}
+	if h.TraceOn.Present {
+		w.Bool("TRACE_ON", h.TraceOn.Value)
+	}
+	if h.BatchUniqID != "" {
+		w.String("batchUniqId", h.BatchUniqID)
+	}
 	w.String("msgId", h.MsgID)
 	w.Int("queueId", int64(h.QueueID))
 	w.Int("queueOffset", h.QueueOffset)
-	w.OptString("recallHandle", h.RecallHandle)
-	w.OptString("transactionId", h.TransactionID)
+	if h.RecallHandle != "" {
+		w.String("recallHandle", h.RecallHandle)
+	}
+	if h.TransactionID != "" {
+		w.String("transactionId", h.TransactionID)
+	}
 }
 
 // ConsumerSendMsgBackRequestHeader is the request header of CONSUMER_SEND_MSG_BACK.
@@ -198,7 +244,10 @@ func (h *ConsumerSendMsgBackRequestHeader) DecodeExt(ext *Ext) error {
 		case "unitMode":
 			r.bool(&h.UnitMode, value, 0)
 		case "maxReconsumeTimes":
-			readOptInt(&r, &h.MaxReconsumeTimes, key, value)
+			if value != "" {
+				readInt(&r, &h.MaxReconsumeTimes.Value, key, value, 0)
+				h.MaxReconsumeTimes.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x7) {
@@ -211,10 +260,16 @@ func (h *ConsumerSendMsgBackRequestHeader) DecodeExt(ext *Ext) error {
 func (h *ConsumerSendMsgBackRequestHeader) AppendExt(w *ExtWriter) {
 	w.Int("delayLevel", int64(h.DelayLevel))
 	w.String("group", h.Group)
-	w.OptInt32("maxReconsumeTimes", h.MaxReconsumeTimes)
+	if h.MaxReconsumeTimes.Present {
+		w.Int("maxReconsumeTimes", int64(h.MaxReconsumeTimes.Value))
+	}
 	w.Int("offset", h.Offset)
-	w.OptString("originMsgId", h.OriginMsgID)
-	w.OptString("originTopic", h.OriginTopic)
+	if h.OriginMsgID != "" {
+		w.String("originMsgId", h.OriginMsgID)
+	}
+	if h.OriginTopic != "" {
+		w.String("originTopic", h.OriginTopic)
+	}
 	w.Bool("unitMode", h.UnitMode)
 }
 
@@ -248,7 +303,9 @@ func (h *EndTransactionRequestHeader) DecodeExt(ext *Ext) error {
 		case "commitOrRollback":
 			readInt(&r, &h.CommitOrRollback, key, value, 1<<2)
 		case "fromTransactionCheck":
-			r.optBool(&h.FromTransactionCheck, value)
+			if value != "" {
+				h.FromTransactionCheck = Some(parseBool(value))
+			}
 		case "msgId":
 			h.MsgID = value
 		case "transactionId":
@@ -265,12 +322,18 @@ func (h *EndTransactionRequestHeader) DecodeExt(ext *Ext) error {
 func (h *EndTransactionRequestHeader) AppendExt(w *ExtWriter) {
 	w.Int("commitLogOffset", h.CommitLogOffset)
 	w.Int("commitOrRollback", int64(h.CommitOrRollback))
-	w.OptBool("fromTransactionCheck", h.FromTransactionCheck)
+	if h.FromTransactionCheck.Present {
+		w.Bool("fromTransactionCheck", h.FromTransactionCheck.Value)
+	}
 	w.String("msgId", h.MsgID)
 	w.String("producerGroup", h.ProducerGroup)
-	w.OptString("topic", h.Topic)
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 	w.Int("tranStateTableOffset", h.TranStateTableOffset)
-	w.OptString("transactionId", h.TransactionID)
+	if h.TransactionID != "" {
+		w.String("transactionId", h.TransactionID)
+	}
 }
 
 // RecallMessageRequestHeader is the request header of RECALL_MESSAGE.
@@ -305,7 +368,9 @@ func (h *RecallMessageRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *RecallMessageRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("producerGroup", h.ProducerGroup)
+	if h.ProducerGroup != "" {
+		w.String("producerGroup", h.ProducerGroup)
+	}
 	w.String("recallHandle", h.RecallHandle)
 	w.String("topic", h.Topic)
 }
@@ -338,7 +403,9 @@ func (h *RecallMessageResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *RecallMessageResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("MSG_REGION", h.MsgRegion)
+	if h.MsgRegion != "" {
+		w.String("MSG_REGION", h.MsgRegion)
+	}
 	w.String("msgId", h.MsgID)
 }
 
@@ -395,9 +462,15 @@ func (h *PullMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "expressionType":
 			h.ExpressionType = value
 		case "maxMsgBytes":
-			readOptInt(&r, &h.MaxMsgBytes, key, value)
+			if value != "" {
+				readInt(&r, &h.MaxMsgBytes.Value, key, value, 0)
+				h.MaxMsgBytes.Present = r.err == nil
+			}
 		case "requestSource":
-			readOptInt(&r, &h.RequestSource, key, value)
+			if value != "" {
+				readInt(&r, &h.RequestSource.Value, key, value, 0)
+				h.RequestSource.Present = r.err == nil
+			}
 		case "proxyFrowardClientId":
 			h.ProxyFrowardClientID = value
 		}
@@ -412,16 +485,28 @@ func (h *PullMessageRequestHeader) DecodeExt(ext *Ext) error {
 func (h *PullMessageRequestHeader) AppendExt(w *ExtWriter) {
 	w.Int("commitOffset", h.CommitOffset)
 	w.String("consumerGroup", h.ConsumerGroup)
-	w.OptString("expressionType", h.ExpressionType)
-	w.OptString("liteTopic", h.LiteTopic)
-	w.OptInt32("maxMsgBytes", h.MaxMsgBytes)
+	if h.ExpressionType != "" {
+		w.String("expressionType", h.ExpressionType)
+	}
+	if h.LiteTopic != "" {
+		w.String("liteTopic", h.LiteTopic)
+	}
+	if h.MaxMsgBytes.Present {
+		w.Int("maxMsgBytes", int64(h.MaxMsgBytes.Value))
+	}
 	w.Int("maxMsgNums", int64(h.MaxMsgNums))
-	w.OptString("proxyFrowardClientId", h.ProxyFrowardClientID)
+	if h.ProxyFrowardClientID != "" {
+		w.String("proxyFrowardClientId", h.ProxyFrowardClientID)
+	}
 	w.Int("queueId", int64(h.QueueID))
 	w.Int("queueOffset", h.QueueOffset)
-	w.OptInt32("requestSource", h.RequestSource)
+	if h.RequestSource.Present {
+		w.Int("requestSource", int64(h.RequestSource.Value))
+	}
 	w.Int("subVersion", h.SubVersion)
-	w.OptString("subscription", h.Subscription)
+	if h.Subscription != "" {
+		w.String("subscription", h.Subscription)
+	}
 	w.Int("suspendTimeoutMillis", h.SuspendTimeoutMillis)
 	w.Int("sysFlag", int64(h.SysFlag))
 	w.String("topic", h.Topic)
@@ -455,13 +540,25 @@ func (h *PullMessageResponseHeader) DecodeExt(ext *Ext) error {
 		case "maxOffset":
 			readInt(&r, &h.MaxOffset, key, value, 1<<3)
 		case "offsetDelta":
-			readOptInt(&r, &h.OffsetDelta, key, value)
+			if value != "" {
+				readInt(&r, &h.OffsetDelta.Value, key, value, 0)
+				h.OffsetDelta.Present = r.err == nil
+			}
 		case "topicSysFlag":
-			readOptInt(&r, &h.TopicSysFlag, key, value)
+			if value != "" {
+				readInt(&r, &h.TopicSysFlag.Value, key, value, 0)
+				h.TopicSysFlag.Present = r.err == nil
+			}
 		case "groupSysFlag":
-			readOptInt(&r, &h.GroupSysFlag, key, value)
+			if value != "" {
+				readInt(&r, &h.GroupSysFlag.Value, key, value, 0)
+				h.GroupSysFlag.Present = r.err == nil
+			}
 		case "forbiddenType":
-			readOptInt(&r, &h.ForbiddenType, key, value)
+			if value != "" {
+				readInt(&r, &h.ForbiddenType.Value, key, value, 0)
+				h.ForbiddenType.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0xf) {
@@ -472,14 +569,22 @@ func (h *PullMessageResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *PullMessageResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptInt32("forbiddenType", h.ForbiddenType)
-	w.OptInt32("groupSysFlag", h.GroupSysFlag)
+	if h.ForbiddenType.Present {
+		w.Int("forbiddenType", int64(h.ForbiddenType.Value))
+	}
+	if h.GroupSysFlag.Present {
+		w.Int("groupSysFlag", int64(h.GroupSysFlag.Value))
+	}
 	w.Int("maxOffset", h.MaxOffset)
 	w.Int("minOffset", h.MinOffset)
 	w.Int("nextBeginOffset", h.NextBeginOffset)
-	w.OptInt64("offsetDelta", h.OffsetDelta)
+	if h.OffsetDelta.Present {
+		w.Int("offsetDelta", h.OffsetDelta.Value)
+	}
 	w.Int("suggestWhichBrokerId", h.SuggestWhichBrokerID)
-	w.OptInt32("topicSysFlag", h.TopicSysFlag)
+	if h.TopicSysFlag.Present {
+		w.Int("topicSysFlag", int64(h.TopicSysFlag.Value))
+	}
 }
 
 // QueryConsumerOffsetRequestHeader is the request header of QUERY_CONSUMER_OFFSET.
@@ -506,7 +611,9 @@ func (h *QueryConsumerOffsetRequestHeader) DecodeExt(ext *Ext) error {
 		case "queueId":
 			readInt(&r, &h.QueueID, key, value, 1<<2)
 		case "setZeroIfNotFound":
-			r.optBool(&h.SetZeroIfNotFound, value)
+			if value != "" {
+				h.SetZeroIfNotFound = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x7) {
@@ -519,7 +626,9 @@ func (h *QueryConsumerOffsetRequestHeader) DecodeExt(ext *Ext) error {
 func (h *QueryConsumerOffsetRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("consumerGroup", h.ConsumerGroup)
 	w.Int("queueId", int64(h.QueueID))
-	w.OptBool("setZeroIfNotFound", h.SetZeroIfNotFound)
+	if h.SetZeroIfNotFound.Present {
+		w.Bool("setZeroIfNotFound", h.SetZeroIfNotFound.Value)
+	}
 	w.String("topic", h.Topic)
 }
 
@@ -633,9 +742,13 @@ func (h *HeartbeatResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "IS_SUPPORT_HEART_BEAT_V2":
-			r.optBool(&h.SupportHeartbeatV2, value)
+			if value != "" {
+				h.SupportHeartbeatV2 = Some(parseBool(value))
+			}
 		case "IS_SUB_CHANGE":
-			r.optBool(&h.SubChange, value)
+			if value != "" {
+				h.SubChange = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -646,8 +759,12 @@ func (h *HeartbeatResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *HeartbeatResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptBool("IS_SUB_CHANGE", h.SubChange)
-	w.OptBool("IS_SUPPORT_HEART_BEAT_V2", h.SupportHeartbeatV2)
+	if h.SubChange.Present {
+		w.Bool("IS_SUB_CHANGE", h.SubChange.Value)
+	}
+	if h.SupportHeartbeatV2.Present {
+		w.Bool("IS_SUPPORT_HEART_BEAT_V2", h.SupportHeartbeatV2.Value)
+	}
 }
 
 // UnregisterClientRequestHeader is the request header of UNREGISTER_CLIENT.
@@ -682,8 +799,12 @@ func (h *UnregisterClientRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *UnregisterClientRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("clientID", h.ClientID)
-	w.OptString("consumerGroup", h.ConsumerGroup)
-	w.OptString("producerGroup", h.ProducerGroup)
+	if h.ConsumerGroup != "" {
+		w.String("consumerGroup", h.ConsumerGroup)
+	}
+	if h.ProducerGroup != "" {
+		w.String("producerGroup", h.ProducerGroup)
+	}
 }
 
 // SearchOffsetRequestHeader is the request header of SEARCH_OFFSET_BY_TIMESTAMP.
@@ -723,8 +844,12 @@ func (h *SearchOffsetRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *SearchOffsetRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("boundaryType", h.BoundaryType)
-	w.OptString("liteTopic", h.LiteTopic)
+	if h.BoundaryType != "" {
+		w.String("boundaryType", h.BoundaryType)
+	}
+	if h.LiteTopic != "" {
+		w.String("liteTopic", h.LiteTopic)
+	}
 	w.Int("queueId", int64(h.QueueID))
 	w.Int("timestamp", h.Timestamp)
 	w.String("topic", h.Topic)
@@ -974,7 +1099,9 @@ func (h *QueryMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "lastKey":
 			h.LastKey = value
 		case "_UNIQUE_KEY_QUERY":
-			r.optBool(&h.UniqueKeyQuery, value)
+			if value != "" {
+				h.UniqueKeyQuery = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x1f) {
@@ -985,12 +1112,18 @@ func (h *QueryMessageRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *QueryMessageRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptBool("_UNIQUE_KEY_QUERY", h.UniqueKeyQuery)
+	if h.UniqueKeyQuery.Present {
+		w.Bool("_UNIQUE_KEY_QUERY", h.UniqueKeyQuery.Value)
+	}
 	w.Int("beginTimestamp", h.BeginTimestamp)
 	w.Int("endTimestamp", h.EndTimestamp)
-	w.OptString("indexType", h.IndexType)
+	if h.IndexType != "" {
+		w.String("indexType", h.IndexType)
+	}
 	w.String("key", h.Key)
-	w.OptString("lastKey", h.LastKey)
+	if h.LastKey != "" {
+		w.String("lastKey", h.LastKey)
+	}
 	w.Int("maxNum", int64(h.MaxNum))
 	w.String("topic", h.Topic)
 }
@@ -1054,7 +1187,9 @@ func (h *ViewMessageRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *ViewMessageRequestHeader) AppendExt(w *ExtWriter) {
 	w.Int("offset", h.Offset)
-	w.OptString("topic", h.Topic)
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 }
 
 // PopMessageRequestHeader is the request header of POP_MESSAGE.
@@ -1103,7 +1238,9 @@ func (h *PopMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "exp":
 			h.Exp = value
 		case "order":
-			r.optBool(&h.Order, value)
+			if value != "" {
+				h.Order = Some(parseBool(value))
+			}
 		case "attemptId":
 			h.AttemptID = value
 		}
@@ -1116,15 +1253,23 @@ func (h *PopMessageRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *PopMessageRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("attemptId", h.AttemptID)
+	if h.AttemptID != "" {
+		w.String("attemptId", h.AttemptID)
+	}
 	w.Int("bornTime", h.BornTime)
 	w.String("consumerGroup", h.ConsumerGroup)
-	w.OptString("exp", h.Exp)
-	w.OptString("expType", h.ExpType)
+	if h.Exp != "" {
+		w.String("exp", h.Exp)
+	}
+	if h.ExpType != "" {
+		w.String("expType", h.ExpType)
+	}
 	w.Int("initMode", int64(h.InitMode))
 	w.Int("invisibleTime", h.InvisibleTime)
 	w.Int("maxMsgNums", int64(h.MaxMsgNums))
-	w.OptBool("order", h.Order)
+	if h.Order.Present {
+		w.Bool("order", h.Order.Value)
+	}
 	w.Int("pollTime", h.PollTime)
 	w.Int("queueId", int64(h.QueueID))
 	w.String("topic", h.Topic)
@@ -1173,12 +1318,18 @@ func (h *PopMessageResponseHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *PopMessageResponseHeader) AppendExt(w *ExtWriter) {
 	w.Int("invisibleTime", h.InvisibleTime)
-	w.OptString("msgOffsetInfo", h.MsgOffsetInfo)
-	w.OptString("orderCountInfo", h.OrderCountInfo)
+	if h.MsgOffsetInfo != "" {
+		w.String("msgOffsetInfo", h.MsgOffsetInfo)
+	}
+	if h.OrderCountInfo != "" {
+		w.String("orderCountInfo", h.OrderCountInfo)
+	}
 	w.Int("popTime", h.PopTime)
 	w.Int("restNum", h.RestNum)
 	w.Int("reviveQid", int64(h.ReviveQID))
-	w.OptString("startOffsetInfo", h.StartOffsetInfo)
+	if h.StartOffsetInfo != "" {
+		w.String("startOffsetInfo", h.StartOffsetInfo)
+	}
 }
 
 // AckMessageRequestHeader is the request header of ACK_MESSAGE.
@@ -1225,7 +1376,9 @@ func (h *AckMessageRequestHeader) DecodeExt(ext *Ext) error {
 func (h *AckMessageRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("consumerGroup", h.ConsumerGroup)
 	w.String("extraInfo", h.ExtraInfo)
-	w.OptString("liteTopic", h.LiteTopic)
+	if h.LiteTopic != "" {
+		w.String("liteTopic", h.LiteTopic)
+	}
 	w.Int("offset", h.Offset)
 	w.Int("queueId", int64(h.QueueID))
 	w.String("topic", h.Topic)
@@ -1282,7 +1435,9 @@ func (h *ChangeInvisibleTimeRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("consumerGroup", h.ConsumerGroup)
 	w.String("extraInfo", h.ExtraInfo)
 	w.Int("invisibleTime", h.InvisibleTime)
-	w.OptString("liteTopic", h.LiteTopic)
+	if h.LiteTopic != "" {
+		w.String("liteTopic", h.LiteTopic)
+	}
 	w.Int("offset", h.Offset)
 	w.Int("queueId", int64(h.QueueID))
 	w.Bool("suspend", h.Suspend)
@@ -1357,7 +1512,9 @@ func (h *NotificationRequestHeader) DecodeExt(ext *Ext) error {
 		case "bornTime":
 			readInt(&r, &h.BornTime, key, value, 1<<4)
 		case "order":
-			r.optBool(&h.Order, value)
+			if value != "" {
+				h.Order = Some(parseBool(value))
+			}
 		case "attemptId":
 			h.AttemptID = value
 		case "expType":
@@ -1374,12 +1531,20 @@ func (h *NotificationRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *NotificationRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("attemptId", h.AttemptID)
+	if h.AttemptID != "" {
+		w.String("attemptId", h.AttemptID)
+	}
 	w.Int("bornTime", h.BornTime)
 	w.String("consumerGroup", h.ConsumerGroup)
-	w.OptString("exp", h.Exp)
-	w.OptString("expType", h.ExpType)
-	w.OptBool("order", h.Order)
+	if h.Exp != "" {
+		w.String("exp", h.Exp)
+	}
+	if h.ExpType != "" {
+		w.String("expType", h.ExpType)
+	}
+	if h.Order.Present {
+		w.Bool("order", h.Order.Value)
+	}
 	w.Int("pollTime", h.PollTime)
 	w.Int("queueId", int64(h.QueueID))
 	w.String("topic", h.Topic)
@@ -1569,7 +1734,9 @@ func (h *PopLiteMessageRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *PopLiteMessageRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("attemptId", h.AttemptID)
+	if h.AttemptID != "" {
+		w.String("attemptId", h.AttemptID)
+	}
 	w.Int("bornTime", h.BornTime)
 	w.String("clientId", h.ClientID)
 	w.String("consumerGroup", h.ConsumerGroup)
@@ -1619,11 +1786,17 @@ func (h *PopLiteMessageResponseHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *PopLiteMessageResponseHeader) AppendExt(w *ExtWriter) {
 	w.Int("invisibleTime", h.InvisibleTime)
-	w.OptString("msgOffsetInfo", h.MsgOffsetInfo)
-	w.OptString("orderCountInfo", h.OrderCountInfo)
+	if h.MsgOffsetInfo != "" {
+		w.String("msgOffsetInfo", h.MsgOffsetInfo)
+	}
+	if h.OrderCountInfo != "" {
+		w.String("orderCountInfo", h.OrderCountInfo)
+	}
 	w.Int("popTime", h.PopTime)
 	w.Int("reviveQid", int64(h.ReviveQID))
-	w.OptString("startOffsetInfo", h.StartOffsetInfo)
+	if h.StartOffsetInfo != "" {
+		w.String("startOffsetInfo", h.StartOffsetInfo)
+	}
 }
 
 // NotifyConsumerIdsChangedRequestHeader is the request header of NOTIFY_CONSUMER_IDS_CHANGED.
@@ -1696,13 +1869,23 @@ func (h *CheckTransactionStateRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *CheckTransactionStateRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("bname", h.BrokerName)
+	if h.BrokerName != "" {
+		w.String("bname", h.BrokerName)
+	}
 	w.Int("commitLogOffset", h.CommitLogOffset)
-	w.OptString("msgId", h.MsgID)
-	w.OptString("offsetMsgId", h.OffsetMsgID)
-	w.OptString("topic", h.Topic)
+	if h.MsgID != "" {
+		w.String("msgId", h.MsgID)
+	}
+	if h.OffsetMsgID != "" {
+		w.String("offsetMsgId", h.OffsetMsgID)
+	}
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 	w.Int("tranStateTableOffset", h.TranStateTableOffset)
-	w.OptString("transactionId", h.TransactionID)
+	if h.TransactionID != "" {
+		w.String("transactionId", h.TransactionID)
+	}
 }
 
 // ResetOffsetRequestHeader is the request header of INVOKE_BROKER_TO_RESET_OFFSET and RESET_CONSUMER_CLIENT_OFFSET.
@@ -1731,7 +1914,10 @@ func (h *ResetOffsetRequestHeader) DecodeExt(ext *Ext) error {
 		case "queueId":
 			readInt(&r, &h.QueueID, key, value, 0)
 		case "offset":
-			readOptInt(&r, &h.Offset, key, value)
+			if value != "" {
+				readInt(&r, &h.Offset.Value, key, value, 0)
+				h.Offset.Present = r.err == nil
+			}
 		case "timestamp":
 			readInt(&r, &h.Timestamp, key, value, 0)
 		case "isForce":
@@ -1748,7 +1934,9 @@ func (h *ResetOffsetRequestHeader) DecodeExt(ext *Ext) error {
 func (h *ResetOffsetRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("group", h.Group)
 	w.Bool("isForce", h.IsForce)
-	w.OptInt64("offset", h.Offset)
+	if h.Offset.Present {
+		w.Int("offset", h.Offset.Value)
+	}
 	w.Int("queueId", int64(h.QueueID))
 	w.Int("timestamp", h.Timestamp)
 	w.String("topic", h.Topic)
@@ -1786,7 +1974,9 @@ func (h *GetConsumerStatusRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetConsumerStatusRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("clientAddr", h.ClientAddr)
+	if h.ClientAddr != "" {
+		w.String("clientAddr", h.ClientAddr)
+	}
 	w.String("group", h.Group)
 	w.String("topic", h.Topic)
 }
@@ -1858,9 +2048,15 @@ func (h *ConsumeMessageDirectlyResultRequestHeader) DecodeExt(ext *Ext) error {
 		case "topic":
 			h.Topic = value
 		case "topicSysFlag":
-			readOptInt(&r, &h.TopicSysFlag, key, value)
+			if value != "" {
+				readInt(&r, &h.TopicSysFlag.Value, key, value, 0)
+				h.TopicSysFlag.Present = r.err == nil
+			}
 		case "groupSysFlag":
-			readOptInt(&r, &h.GroupSysFlag, key, value)
+			if value != "" {
+				readInt(&r, &h.GroupSysFlag.Value, key, value, 0)
+				h.GroupSysFlag.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x1) {
@@ -1871,13 +2067,25 @@ func (h *ConsumeMessageDirectlyResultRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ConsumeMessageDirectlyResultRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clientId", h.ClientID)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClientID != "" {
+		w.String("clientId", h.ClientID)
+	}
 	w.String("consumerGroup", h.ConsumerGroup)
-	w.OptInt32("groupSysFlag", h.GroupSysFlag)
-	w.OptString("msgId", h.MsgID)
-	w.OptString("topic", h.Topic)
-	w.OptInt32("topicSysFlag", h.TopicSysFlag)
+	if h.GroupSysFlag.Present {
+		w.Int("groupSysFlag", int64(h.GroupSysFlag.Value))
+	}
+	if h.MsgID != "" {
+		w.String("msgId", h.MsgID)
+	}
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
+	if h.TopicSysFlag.Present {
+		w.Int("topicSysFlag", int64(h.TopicSysFlag.Value))
+	}
 }
 
 // ReplyMessageRequestHeader is the request header of PUSH_REPLY_MESSAGE_TO_CLIENT.
@@ -1926,7 +2134,10 @@ func (h *ReplyMessageRequestHeader) DecodeExt(ext *Ext) error {
 		case "properties":
 			h.Properties = value
 		case "reconsumeTimes":
-			readOptInt(&r, &h.ReconsumeTimes, key, value)
+			if value != "" {
+				readInt(&r, &h.ReconsumeTimes.Value, key, value, 0)
+				h.ReconsumeTimes.Present = r.err == nil
+			}
 		case "unitMode":
 			r.bool(&h.UnitMode, value, 0)
 		case "bornHost":
@@ -1953,9 +2164,13 @@ func (h *ReplyMessageRequestHeader) AppendExt(w *ExtWriter) {
 	w.Int("defaultTopicQueueNums", int64(h.DefaultTopicQueueNums))
 	w.Int("flag", int64(h.Flag))
 	w.String("producerGroup", h.ProducerGroup)
-	w.OptString("properties", h.Properties)
+	if h.Properties != "" {
+		w.String("properties", h.Properties)
+	}
 	w.Int("queueId", int64(h.QueueID))
-	w.OptInt32("reconsumeTimes", h.ReconsumeTimes)
+	if h.ReconsumeTimes.Present {
+		w.Int("reconsumeTimes", int64(h.ReconsumeTimes.Value))
+	}
 	w.String("storeHost", h.StoreHost)
 	w.Int("storeTimestamp", h.StoreTimestamp)
 	w.Int("sysFlag", int64(h.SysFlag))
@@ -2037,13 +2252,18 @@ func (h *CreateTopicRequestHeader) DecodeExt(ext *Ext) error {
 			h.TopicFilterType = value
 			r.seen |= 1 << 4
 		case "topicSysFlag":
-			readOptInt(&r, &h.TopicSysFlag, key, value)
+			if value != "" {
+				readInt(&r, &h.TopicSysFlag.Value, key, value, 0)
+				h.TopicSysFlag.Present = r.err == nil
+			}
 		case "order":
 			r.bool(&h.Order, value, 0)
 		case "attributes":
 			h.Attributes = value
 		case "force":
-			r.optBool(&h.Force, value)
+			if value != "" {
+				h.Force = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x1f) {
@@ -2054,15 +2274,21 @@ func (h *CreateTopicRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *CreateTopicRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("attributes", h.Attributes)
+	if h.Attributes != "" {
+		w.String("attributes", h.Attributes)
+	}
 	w.String("defaultTopic", h.DefaultTopic)
-	w.OptBool("force", h.Force)
+	if h.Force.Present {
+		w.Bool("force", h.Force.Value)
+	}
 	w.Bool("order", h.Order)
 	w.Int("perm", int64(h.Perm))
 	w.Int("readQueueNums", int64(h.ReadQueueNums))
 	w.String("topic", h.Topic)
 	w.String("topicFilterType", h.TopicFilterType)
-	w.OptInt32("topicSysFlag", h.TopicSysFlag)
+	if h.TopicSysFlag.Present {
+		w.Int("topicSysFlag", int64(h.TopicSysFlag.Value))
+	}
 	w.Int("writeQueueNums", int64(h.WriteQueueNums))
 }
 
@@ -2111,7 +2337,9 @@ func (h *GetTopicConfigRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "lo":
-			r.optBool(&h.LogicalQueue, value)
+			if value != "" {
+				h.LogicalQueue = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x1) {
@@ -2122,7 +2350,9 @@ func (h *GetTopicConfigRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetTopicConfigRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptBool("lo", h.LogicalQueue)
+	if h.LogicalQueue.Present {
+		w.Bool("lo", h.LogicalQueue.Value)
+	}
 	w.String("topic", h.Topic)
 }
 
@@ -2145,7 +2375,10 @@ func (h *GetAllTopicConfigRequestHeader) DecodeExt(ext *Ext) error {
 		case "dataVersion":
 			h.DataVersion = value
 		case "maxTopicNum":
-			readOptInt(&r, &h.MaxTopicNum, key, value)
+			if value != "" {
+				readInt(&r, &h.MaxTopicNum.Value, key, value, 0)
+				h.MaxTopicNum.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -2156,8 +2389,12 @@ func (h *GetAllTopicConfigRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetAllTopicConfigRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("dataVersion", h.DataVersion)
-	w.OptInt32("maxTopicNum", h.MaxTopicNum)
+	if h.DataVersion != "" {
+		w.String("dataVersion", h.DataVersion)
+	}
+	if h.MaxTopicNum.Present {
+		w.Int("maxTopicNum", int64(h.MaxTopicNum.Value))
+	}
 	w.Int("topicSeq", int64(h.TopicSeq))
 }
 
@@ -2174,7 +2411,10 @@ func (h *GetAllTopicConfigResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "totalTopicNum":
-			readOptInt(&r, &h.TotalTopicNum, key, value)
+			if value != "" {
+				readInt(&r, &h.TotalTopicNum.Value, key, value, 0)
+				h.TotalTopicNum.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -2185,7 +2425,9 @@ func (h *GetAllTopicConfigResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetAllTopicConfigResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptInt32("totalTopicNum", h.TotalTopicNum)
+	if h.TotalTopicNum.Present {
+		w.Int("totalTopicNum", int64(h.TotalTopicNum.Value))
+	}
 }
 
 // GetTopicStatsInfoRequestHeader is the request header of GET_TOPIC_STATS_INFO.
@@ -2235,7 +2477,10 @@ func (h *GetAllSubscriptionGroupRequestHeader) DecodeExt(ext *Ext) error {
 		case "dataVersion":
 			h.DataVersion = value
 		case "maxGroupNum":
-			readOptInt(&r, &h.MaxGroupNum, key, value)
+			if value != "" {
+				readInt(&r, &h.MaxGroupNum.Value, key, value, 0)
+				h.MaxGroupNum.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -2246,9 +2491,13 @@ func (h *GetAllSubscriptionGroupRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetAllSubscriptionGroupRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("dataVersion", h.DataVersion)
+	if h.DataVersion != "" {
+		w.String("dataVersion", h.DataVersion)
+	}
 	w.Int("groupSeq", int64(h.GroupSeq))
-	w.OptInt32("maxGroupNum", h.MaxGroupNum)
+	if h.MaxGroupNum.Present {
+		w.Int("maxGroupNum", int64(h.MaxGroupNum.Value))
+	}
 }
 
 // GetAllSubscriptionGroupResponseHeader is the response header of GET_ALL_SUBSCRIPTIONGROUP_CONFIG.
@@ -2359,7 +2608,9 @@ func (h *UpdateGroupForbiddenRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 1
 		case "readable":
-			r.optBool(&h.Readable, value)
+			if value != "" {
+				h.Readable = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x3) {
@@ -2371,7 +2622,9 @@ func (h *UpdateGroupForbiddenRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *UpdateGroupForbiddenRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("group", h.Group)
-	w.OptBool("readable", h.Readable)
+	if h.Readable.Present {
+		w.Bool("readable", h.Readable.Value)
+	}
 	w.String("topic", h.Topic)
 }
 
@@ -2463,8 +2716,12 @@ func (h *GetConsumeStatsRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *GetConsumeStatsRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("consumerGroup", h.ConsumerGroup)
-	w.OptString("topic", h.Topic)
-	w.OptString("topicList", h.TopicList)
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
+	if h.TopicList != "" {
+		w.String("topicList", h.TopicList)
+	}
 }
 
 // QueryTopicConsumeByWhoRequestHeader is the request header of QUERY_TOPIC_CONSUME_BY_WHO.
@@ -2552,7 +2809,9 @@ func (h *QuerySubscriptionByConsumerRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *QuerySubscriptionByConsumerRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("group", h.Group)
-	w.OptString("topic", h.Topic)
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 }
 
 // QueryConsumeTimeSpanRequestHeader is the request header of QUERY_CONSUME_TIME_SPAN.
@@ -2626,7 +2885,9 @@ func (h *CloneGroupOffsetRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("destGroup", h.DestGroup)
 	w.Bool("offline", h.Offline)
 	w.String("srcGroup", h.SrcGroup)
-	w.OptString("topic", h.Topic)
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 }
 
 // QueryCorrectionOffsetHeader is the request header of QUERY_CORRECTION_OFFSET.
@@ -2662,7 +2923,9 @@ func (h *QueryCorrectionOffsetHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *QueryCorrectionOffsetHeader) AppendExt(w *ExtWriter) {
 	w.String("compareGroup", h.CompareGroup)
-	w.OptString("filterGroups", h.FilterGroups)
+	if h.FilterGroups != "" {
+		w.String("filterGroups", h.FilterGroups)
+	}
 	w.String("topic", h.Topic)
 }
 
@@ -2702,11 +2965,15 @@ func (h *QueryConsumeQueueRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *QueryConsumeQueueRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("consumerGroup", h.ConsumerGroup)
+	if h.ConsumerGroup != "" {
+		w.String("consumerGroup", h.ConsumerGroup)
+	}
 	w.Int("count", int64(h.Count))
 	w.Int("index", h.Index)
 	w.Int("queueId", int64(h.QueueID))
-	w.OptString("topic", h.Topic)
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 }
 
 // ViewBrokerStatsDataRequestHeader is the request header of VIEW_BROKER_STATS_DATA.
@@ -2824,8 +3091,12 @@ func (h *ResumeCheckHalfMessageRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ResumeCheckHalfMessageRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("msgId", h.MsgID)
-	w.OptString("topic", h.Topic)
+	if h.MsgID != "" {
+		w.String("msgId", h.MsgID)
+	}
+	if h.Topic != "" {
+		w.String("topic", h.Topic)
+	}
 }
 
 // CheckRocksdbCqWriteProgressRequestHeader is the request header of CHECK_ROCKSDB_CQ_WRITE_PROGRESS.
@@ -2967,7 +3238,9 @@ func (h *CreateUserRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *CreateUserRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("username", h.Username)
+	if h.Username != "" {
+		w.String("username", h.Username)
+	}
 }
 
 // UpdateUserRequestHeader is the request header of AUTH_UPDATE_USER.
@@ -2994,7 +3267,9 @@ func (h *UpdateUserRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *UpdateUserRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("username", h.Username)
+	if h.Username != "" {
+		w.String("username", h.Username)
+	}
 }
 
 // DeleteUserRequestHeader is the request header of AUTH_DELETE_USER.
@@ -3021,7 +3296,9 @@ func (h *DeleteUserRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *DeleteUserRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("username", h.Username)
+	if h.Username != "" {
+		w.String("username", h.Username)
+	}
 }
 
 // GetUserRequestHeader is the request header of AUTH_GET_USER.
@@ -3048,7 +3325,9 @@ func (h *GetUserRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetUserRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("username", h.Username)
+	if h.Username != "" {
+		w.String("username", h.Username)
+	}
 }
 
 // ListUsersRequestHeader is the request header of AUTH_LIST_USER.
@@ -3075,7 +3354,9 @@ func (h *ListUsersRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ListUsersRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("filter", h.Filter)
+	if h.Filter != "" {
+		w.String("filter", h.Filter)
+	}
 }
 
 // CreateAclRequestHeader is the request header of AUTH_CREATE_ACL.
@@ -3102,7 +3383,9 @@ func (h *CreateAclRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *CreateAclRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("subject", h.Subject)
+	if h.Subject != "" {
+		w.String("subject", h.Subject)
+	}
 }
 
 // UpdateAclRequestHeader is the request header of AUTH_UPDATE_ACL.
@@ -3129,7 +3412,9 @@ func (h *UpdateAclRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *UpdateAclRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("subject", h.Subject)
+	if h.Subject != "" {
+		w.String("subject", h.Subject)
+	}
 }
 
 // DeleteAclRequestHeader is the request header of AUTH_DELETE_ACL.
@@ -3162,9 +3447,15 @@ func (h *DeleteAclRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *DeleteAclRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("policyType", h.PolicyType)
-	w.OptString("resource", h.Resource)
-	w.OptString("subject", h.Subject)
+	if h.PolicyType != "" {
+		w.String("policyType", h.PolicyType)
+	}
+	if h.Resource != "" {
+		w.String("resource", h.Resource)
+	}
+	if h.Subject != "" {
+		w.String("subject", h.Subject)
+	}
 }
 
 // GetAclRequestHeader is the request header of AUTH_GET_ACL.
@@ -3191,7 +3482,9 @@ func (h *GetAclRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetAclRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("subject", h.Subject)
+	if h.Subject != "" {
+		w.String("subject", h.Subject)
+	}
 }
 
 // ListAclsRequestHeader is the request header of AUTH_LIST_ACL.
@@ -3221,8 +3514,12 @@ func (h *ListAclsRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ListAclsRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("resourceFilter", h.ResourceFilter)
-	w.OptString("subjectFilter", h.SubjectFilter)
+	if h.ResourceFilter != "" {
+		w.String("resourceFilter", h.ResourceFilter)
+	}
+	if h.SubjectFilter != "" {
+		w.String("subjectFilter", h.SubjectFilter)
+	}
 }
 
 // GetParentTopicInfoRequestHeader is the request header of GET_PARENT_TOPIC_INFO.
@@ -3280,8 +3577,12 @@ func (h *GetLiteTopicInfoRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetLiteTopicInfoRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("liteTopic", h.LiteTopic)
-	w.OptString("parentTopic", h.ParentTopic)
+	if h.LiteTopic != "" {
+		w.String("liteTopic", h.LiteTopic)
+	}
+	if h.ParentTopic != "" {
+		w.String("parentTopic", h.ParentTopic)
+	}
 }
 
 // GetLiteClientInfoRequestHeader is the request header of GET_LITE_CLIENT_INFO.
@@ -3317,10 +3618,16 @@ func (h *GetLiteClientInfoRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetLiteClientInfoRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("clientId", h.ClientID)
-	w.OptString("group", h.Group)
+	if h.ClientID != "" {
+		w.String("clientId", h.ClientID)
+	}
+	if h.Group != "" {
+		w.String("group", h.Group)
+	}
 	w.Int("maxCount", int64(h.MaxCount))
-	w.OptString("parentTopic", h.ParentTopic)
+	if h.ParentTopic != "" {
+		w.String("parentTopic", h.ParentTopic)
+	}
 }
 
 // GetLiteGroupInfoRequestHeader is the request header of GET_LITE_GROUP_INFO.
@@ -3355,7 +3662,9 @@ func (h *GetLiteGroupInfoRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *GetLiteGroupInfoRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("group", h.Group)
-	w.OptString("liteTopic", h.LiteTopic)
+	if h.LiteTopic != "" {
+		w.String("liteTopic", h.LiteTopic)
+	}
 	w.Int("topK", int64(h.TopK))
 }
 
@@ -3387,7 +3696,9 @@ func (h *TriggerLiteDispatchRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *TriggerLiteDispatchRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("clientId", h.ClientID)
+	if h.ClientID != "" {
+		w.String("clientId", h.ClientID)
+	}
 	w.String("group", h.Group)
 }
 
@@ -3408,7 +3719,9 @@ func (h *GetRouteInfoRequestHeader) DecodeExt(ext *Ext) error {
 			h.Topic = value
 			r.seen |= 1 << 0
 		case "acceptStandardJsonOnly":
-			r.optBool(&h.AcceptStandardJSONOnly, value)
+			if value != "" {
+				h.AcceptStandardJSONOnly = Some(parseBool(value))
+			}
 		}
 	}
 	if r.bad(0x1) {
@@ -3419,7 +3732,9 @@ func (h *GetRouteInfoRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetRouteInfoRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptBool("acceptStandardJsonOnly", h.AcceptStandardJSONOnly)
+	if h.AcceptStandardJSONOnly.Present {
+		w.Bool("acceptStandardJsonOnly", h.AcceptStandardJSONOnly.Value)
+	}
 	w.String("topic", h.Topic)
 }
 
@@ -3546,7 +3861,9 @@ func (h *GetKVConfigResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetKVConfigResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("value", h.Value)
+	if h.Value != "" {
+		w.String("value", h.Value)
+	}
 }
 
 // DeleteKVConfigRequestHeader is the request header of DELETE_KV_CONFIG.
@@ -3748,7 +4065,9 @@ func (h *DeleteTopicFromNamesrvRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *DeleteTopicFromNamesrvRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("clusterName", h.ClusterName)
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
 	w.String("topic", h.Topic)
 }
 
@@ -3815,13 +4134,21 @@ func (h *RegisterBrokerRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerId":
 			readInt(&r, &h.BrokerID, key, value, 1<<3)
 		case "heartbeatTimeoutMillis":
-			readOptInt(&r, &h.HeartbeatTimeoutMillis, key, value)
+			if value != "" {
+				readInt(&r, &h.HeartbeatTimeoutMillis.Value, key, value, 0)
+				h.HeartbeatTimeoutMillis.Present = r.err == nil
+			}
 		case "enableActingMaster":
-			r.optBool(&h.EnableActingMaster, value)
+			if value != "" {
+				h.EnableActingMaster = Some(parseBool(value))
+			}
 		case "compressed":
 			r.bool(&h.Compressed, value, 0)
 		case "bodyCrc32":
-			readOptInt(&r, &h.BodyCRC32, key, value)
+			if value != "" {
+				readInt(&r, &h.BodyCRC32.Value, key, value, 0)
+				h.BodyCRC32.Present = r.err == nil
+			}
 		case "__ZONE_NAME":
 			h.ZoneName = value
 		}
@@ -3834,16 +4161,24 @@ func (h *RegisterBrokerRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *RegisterBrokerRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("__ZONE_NAME", h.ZoneName)
-	w.OptInt32("bodyCrc32", h.BodyCRC32)
+	if h.ZoneName != "" {
+		w.String("__ZONE_NAME", h.ZoneName)
+	}
+	if h.BodyCRC32.Present {
+		w.Int("bodyCrc32", int64(h.BodyCRC32.Value))
+	}
 	w.String("brokerAddr", h.BrokerAddr)
 	w.Int("brokerId", h.BrokerID)
 	w.String("brokerName", h.BrokerName)
 	w.String("clusterName", h.ClusterName)
 	w.Bool("compressed", h.Compressed)
-	w.OptBool("enableActingMaster", h.EnableActingMaster)
+	if h.EnableActingMaster.Present {
+		w.Bool("enableActingMaster", h.EnableActingMaster.Value)
+	}
 	w.String("haServerAddr", h.HAServerAddr)
-	w.OptInt64("heartbeatTimeoutMillis", h.HeartbeatTimeoutMillis)
+	if h.HeartbeatTimeoutMillis.Present {
+		w.Int("heartbeatTimeoutMillis", h.HeartbeatTimeoutMillis.Value)
+	}
 }
 
 // RegisterBrokerResponseHeader is the response header of REGISTER_BROKER.
@@ -3873,8 +4208,12 @@ func (h *RegisterBrokerResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *RegisterBrokerResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("haServerAddr", h.HAServerAddr)
-	w.OptString("masterAddr", h.MasterAddr)
+	if h.HAServerAddr != "" {
+		w.String("haServerAddr", h.HAServerAddr)
+	}
+	if h.MasterAddr != "" {
+		w.String("masterAddr", h.MasterAddr)
+	}
 }
 
 // UnRegisterBrokerRequestHeader is the request header of UNREGISTER_BROKER.
@@ -4051,17 +4390,35 @@ func (h *BrokerHeartbeatRequestHeader) DecodeExt(ext *Ext) error {
 			h.BrokerName = value
 			r.seen |= 1 << 2
 		case "brokerId":
-			readOptInt(&r, &h.BrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.BrokerID.Value, key, value, 0)
+				h.BrokerID.Present = r.err == nil
+			}
 		case "epoch":
-			readOptInt(&r, &h.Epoch, key, value)
+			if value != "" {
+				readInt(&r, &h.Epoch.Value, key, value, 0)
+				h.Epoch.Present = r.err == nil
+			}
 		case "maxOffset":
-			readOptInt(&r, &h.MaxOffset, key, value)
+			if value != "" {
+				readInt(&r, &h.MaxOffset.Value, key, value, 0)
+				h.MaxOffset.Present = r.err == nil
+			}
 		case "confirmOffset":
-			readOptInt(&r, &h.ConfirmOffset, key, value)
+			if value != "" {
+				readInt(&r, &h.ConfirmOffset.Value, key, value, 0)
+				h.ConfirmOffset.Present = r.err == nil
+			}
 		case "heartbeatTimeoutMills":
-			readOptInt(&r, &h.HeartbeatTimeoutMills, key, value)
+			if value != "" {
+				readInt(&r, &h.HeartbeatTimeoutMills.Value, key, value, 0)
+				h.HeartbeatTimeoutMills.Present = r.err == nil
+			}
 		case "electionPriority":
-			readOptInt(&r, &h.ElectionPriority, key, value)
+			if value != "" {
+				readInt(&r, &h.ElectionPriority.Value, key, value, 0)
+				h.ElectionPriority.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x7) {
@@ -4073,14 +4430,26 @@ func (h *BrokerHeartbeatRequestHeader) DecodeExt(ext *Ext) error {
 // AppendExt implements Header.
 func (h *BrokerHeartbeatRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("brokerAddr", h.BrokerAddr)
-	w.OptInt64("brokerId", h.BrokerID)
+	if h.BrokerID.Present {
+		w.Int("brokerId", h.BrokerID.Value)
+	}
 	w.String("brokerName", h.BrokerName)
 	w.String("clusterName", h.ClusterName)
-	w.OptInt64("confirmOffset", h.ConfirmOffset)
-	w.OptInt32("electionPriority", h.ElectionPriority)
-	w.OptInt32("epoch", h.Epoch)
-	w.OptInt64("heartbeatTimeoutMills", h.HeartbeatTimeoutMills)
-	w.OptInt64("maxOffset", h.MaxOffset)
+	if h.ConfirmOffset.Present {
+		w.Int("confirmOffset", h.ConfirmOffset.Value)
+	}
+	if h.ElectionPriority.Present {
+		w.Int("electionPriority", int64(h.ElectionPriority.Value))
+	}
+	if h.Epoch.Present {
+		w.Int("epoch", int64(h.Epoch.Value))
+	}
+	if h.HeartbeatTimeoutMills.Present {
+		w.Int("heartbeatTimeoutMills", h.HeartbeatTimeoutMills.Value)
+	}
+	if h.MaxOffset.Present {
+		w.Int("maxOffset", h.MaxOffset.Value)
+	}
 }
 
 // AddBrokerRequestHeader is the request header of ADD_BROKER.
@@ -4107,7 +4476,9 @@ func (h *AddBrokerRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *AddBrokerRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("configPath", h.ConfigPath)
+	if h.ConfigPath != "" {
+		w.String("configPath", h.ConfigPath)
+	}
 }
 
 // RemoveBrokerRequestHeader is the request header of REMOVE_BROKER.
@@ -4164,7 +4535,10 @@ func (h *NotifyMinBrokerIdChangeRequestHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "minBrokerId":
-			readOptInt(&r, &h.MinBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.MinBrokerID.Value, key, value, 0)
+				h.MinBrokerID.Present = r.err == nil
+			}
 		case "brokerName":
 			h.BrokerName = value
 		case "minBrokerAddr":
@@ -4183,11 +4557,21 @@ func (h *NotifyMinBrokerIdChangeRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *NotifyMinBrokerIdChangeRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("haBrokerAddr", h.HABrokerAddr)
-	w.OptString("minBrokerAddr", h.MinBrokerAddr)
-	w.OptInt64("minBrokerId", h.MinBrokerID)
-	w.OptString("offlineBrokerAddr", h.OfflineBrokerAddr)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.HABrokerAddr != "" {
+		w.String("haBrokerAddr", h.HABrokerAddr)
+	}
+	if h.MinBrokerAddr != "" {
+		w.String("minBrokerAddr", h.MinBrokerAddr)
+	}
+	if h.MinBrokerID.Present {
+		w.Int("minBrokerId", h.MinBrokerID.Value)
+	}
+	if h.OfflineBrokerAddr != "" {
+		w.String("offlineBrokerAddr", h.OfflineBrokerAddr)
+	}
 }
 
 // ExchangeHAInfoRequestHeader is the request header of EXCHANGE_BROKER_HA_INFO.
@@ -4207,7 +4591,10 @@ func (h *ExchangeHAInfoRequestHeader) DecodeExt(ext *Ext) error {
 		case "masterHaAddress":
 			h.MasterHAAddress = value
 		case "masterFlushOffset":
-			readOptInt(&r, &h.MasterFlushOffset, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterFlushOffset.Value, key, value, 0)
+				h.MasterFlushOffset.Present = r.err == nil
+			}
 		case "masterAddress":
 			h.MasterAddress = value
 		}
@@ -4220,9 +4607,15 @@ func (h *ExchangeHAInfoRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ExchangeHAInfoRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("masterAddress", h.MasterAddress)
-	w.OptInt64("masterFlushOffset", h.MasterFlushOffset)
-	w.OptString("masterHaAddress", h.MasterHAAddress)
+	if h.MasterAddress != "" {
+		w.String("masterAddress", h.MasterAddress)
+	}
+	if h.MasterFlushOffset.Present {
+		w.Int("masterFlushOffset", h.MasterFlushOffset.Value)
+	}
+	if h.MasterHAAddress != "" {
+		w.String("masterHaAddress", h.MasterHAAddress)
+	}
 }
 
 // ExchangeHAInfoResponseHeader is the response header of EXCHANGE_BROKER_HA_INFO.
@@ -4242,7 +4635,10 @@ func (h *ExchangeHAInfoResponseHeader) DecodeExt(ext *Ext) error {
 		case "masterHaAddress":
 			h.MasterHAAddress = value
 		case "masterFlushOffset":
-			readOptInt(&r, &h.MasterFlushOffset, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterFlushOffset.Value, key, value, 0)
+				h.MasterFlushOffset.Present = r.err == nil
+			}
 		case "masterAddress":
 			h.MasterAddress = value
 		}
@@ -4255,9 +4651,15 @@ func (h *ExchangeHAInfoResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ExchangeHAInfoResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("masterAddress", h.MasterAddress)
-	w.OptInt64("masterFlushOffset", h.MasterFlushOffset)
-	w.OptString("masterHaAddress", h.MasterHAAddress)
+	if h.MasterAddress != "" {
+		w.String("masterAddress", h.MasterAddress)
+	}
+	if h.MasterFlushOffset.Present {
+		w.Int("masterFlushOffset", h.MasterFlushOffset.Value)
+	}
+	if h.MasterHAAddress != "" {
+		w.String("masterHaAddress", h.MasterHAAddress)
+	}
 }
 
 // ResetMasterFlushOffsetHeader is the request header of RESET_MASTER_FLUSH_OFFSET.
@@ -4305,9 +4707,15 @@ func (h *AlterSyncStateSetRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "masterBrokerId":
-			readOptInt(&r, &h.MasterBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterBrokerID.Value, key, value, 0)
+				h.MasterBrokerID.Present = r.err == nil
+			}
 		case "masterEpoch":
-			readOptInt(&r, &h.MasterEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterEpoch.Value, key, value, 0)
+				h.MasterEpoch.Present = r.err == nil
+			}
 		case "invokeTime":
 			readInt(&r, &h.InvokeTime, key, value, 0)
 		}
@@ -4320,10 +4728,16 @@ func (h *AlterSyncStateSetRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *AlterSyncStateSetRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
 	w.Int("invokeTime", h.InvokeTime)
-	w.OptInt64("masterBrokerId", h.MasterBrokerID)
-	w.OptInt32("masterEpoch", h.MasterEpoch)
+	if h.MasterBrokerID.Present {
+		w.Int("masterBrokerId", h.MasterBrokerID.Value)
+	}
+	if h.MasterEpoch.Present {
+		w.Int("masterEpoch", int64(h.MasterEpoch.Value))
+	}
 }
 
 // AlterSyncStateSetResponseHeader is the response header of CONTROLLER_ALTER_SYNC_STATE_SET.
@@ -4380,7 +4794,10 @@ func (h *ElectMasterRequestHeader) DecodeExt(ext *Ext) error {
 		case "designateElect":
 			r.bool(&h.DesignateElect, value, 0)
 		case "invokeTime":
-			readOptInt(&r, &h.InvokeTime, key, value)
+			if value != "" {
+				readInt(&r, &h.InvokeTime.Value, key, value, 0)
+				h.InvokeTime.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x7) {
@@ -4395,7 +4812,9 @@ func (h *ElectMasterRequestHeader) AppendExt(w *ExtWriter) {
 	w.String("brokerName", h.BrokerName)
 	w.String("clusterName", h.ClusterName)
 	w.Bool("designateElect", h.DesignateElect)
-	w.OptInt64("invokeTime", h.InvokeTime)
+	if h.InvokeTime.Present {
+		w.Int("invokeTime", h.InvokeTime.Value)
+	}
 }
 
 // ElectMasterResponseHeader is the response header of CONTROLLER_ELECT_MASTER.
@@ -4414,13 +4833,22 @@ func (h *ElectMasterResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "masterBrokerId":
-			readOptInt(&r, &h.MasterBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterBrokerID.Value, key, value, 0)
+				h.MasterBrokerID.Present = r.err == nil
+			}
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			readOptInt(&r, &h.MasterEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterEpoch.Value, key, value, 0)
+				h.MasterEpoch.Present = r.err == nil
+			}
 		case "syncStateSetEpoch":
-			readOptInt(&r, &h.SyncStateSetEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.SyncStateSetEpoch.Value, key, value, 0)
+				h.SyncStateSetEpoch.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -4431,10 +4859,18 @@ func (h *ElectMasterResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ElectMasterResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("masterAddress", h.MasterAddress)
-	w.OptInt64("masterBrokerId", h.MasterBrokerID)
-	w.OptInt32("masterEpoch", h.MasterEpoch)
-	w.OptInt32("syncStateSetEpoch", h.SyncStateSetEpoch)
+	if h.MasterAddress != "" {
+		w.String("masterAddress", h.MasterAddress)
+	}
+	if h.MasterBrokerID.Present {
+		w.Int("masterBrokerId", h.MasterBrokerID.Value)
+	}
+	if h.MasterEpoch.Present {
+		w.Int("masterEpoch", int64(h.MasterEpoch.Value))
+	}
+	if h.SyncStateSetEpoch.Present {
+		w.Int("syncStateSetEpoch", int64(h.SyncStateSetEpoch.Value))
+	}
 }
 
 // RegisterBrokerToControllerRequestHeader is the request header of CONTROLLER_REGISTER_BROKER.
@@ -4458,7 +4894,10 @@ func (h *RegisterBrokerToControllerRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "brokerId":
-			readOptInt(&r, &h.BrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.BrokerID.Value, key, value, 0)
+				h.BrokerID.Present = r.err == nil
+			}
 		case "brokerAddress":
 			h.BrokerAddress = value
 		case "invokeTime":
@@ -4473,10 +4912,18 @@ func (h *RegisterBrokerToControllerRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *RegisterBrokerToControllerRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerAddress", h.BrokerAddress)
-	w.OptInt64("brokerId", h.BrokerID)
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
+	if h.BrokerAddress != "" {
+		w.String("brokerAddress", h.BrokerAddress)
+	}
+	if h.BrokerID.Present {
+		w.Int("brokerId", h.BrokerID.Value)
+	}
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
 	w.Int("invokeTime", h.InvokeTime)
 }
 
@@ -4502,13 +4949,22 @@ func (h *RegisterBrokerToControllerResponseHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "masterBrokerId":
-			readOptInt(&r, &h.MasterBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterBrokerID.Value, key, value, 0)
+				h.MasterBrokerID.Present = r.err == nil
+			}
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			readOptInt(&r, &h.MasterEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterEpoch.Value, key, value, 0)
+				h.MasterEpoch.Present = r.err == nil
+			}
 		case "syncStateSetEpoch":
-			readOptInt(&r, &h.SyncStateSetEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.SyncStateSetEpoch.Value, key, value, 0)
+				h.SyncStateSetEpoch.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -4519,12 +4975,24 @@ func (h *RegisterBrokerToControllerResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *RegisterBrokerToControllerResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
-	w.OptString("masterAddress", h.MasterAddress)
-	w.OptInt64("masterBrokerId", h.MasterBrokerID)
-	w.OptInt32("masterEpoch", h.MasterEpoch)
-	w.OptInt32("syncStateSetEpoch", h.SyncStateSetEpoch)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
+	if h.MasterAddress != "" {
+		w.String("masterAddress", h.MasterAddress)
+	}
+	if h.MasterBrokerID.Present {
+		w.Int("masterBrokerId", h.MasterBrokerID.Value)
+	}
+	if h.MasterEpoch.Present {
+		w.Int("masterEpoch", int64(h.MasterEpoch.Value))
+	}
+	if h.SyncStateSetEpoch.Present {
+		w.Int("syncStateSetEpoch", int64(h.SyncStateSetEpoch.Value))
+	}
 }
 
 // GetReplicaInfoRequestHeader is the request header of CONTROLLER_GET_REPLICA_INFO.
@@ -4551,7 +5019,9 @@ func (h *GetReplicaInfoRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetReplicaInfoRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
 }
 
 // GetReplicaInfoResponseHeader is the response header of CONTROLLER_GET_REPLICA_INFO.
@@ -4569,11 +5039,17 @@ func (h *GetReplicaInfoResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "masterBrokerId":
-			readOptInt(&r, &h.MasterBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterBrokerID.Value, key, value, 0)
+				h.MasterBrokerID.Present = r.err == nil
+			}
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			readOptInt(&r, &h.MasterEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterEpoch.Value, key, value, 0)
+				h.MasterEpoch.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -4584,9 +5060,15 @@ func (h *GetReplicaInfoResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetReplicaInfoResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("masterAddress", h.MasterAddress)
-	w.OptInt64("masterBrokerId", h.MasterBrokerID)
-	w.OptInt32("masterEpoch", h.MasterEpoch)
+	if h.MasterAddress != "" {
+		w.String("masterAddress", h.MasterAddress)
+	}
+	if h.MasterBrokerID.Present {
+		w.Int("masterBrokerId", h.MasterBrokerID.Value)
+	}
+	if h.MasterEpoch.Present {
+		w.Int("masterEpoch", int64(h.MasterEpoch.Value))
+	}
 }
 
 // GetMetaDataResponseHeader is the response header of CONTROLLER_GET_METADATA_INFO.
@@ -4625,11 +5107,19 @@ func (h *GetMetaDataResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetMetaDataResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("controllerLeaderAddress", h.ControllerLeaderAddress)
-	w.OptString("controllerLeaderId", h.ControllerLeaderID)
-	w.OptString("group", h.Group)
+	if h.ControllerLeaderAddress != "" {
+		w.String("controllerLeaderAddress", h.ControllerLeaderAddress)
+	}
+	if h.ControllerLeaderID != "" {
+		w.String("controllerLeaderId", h.ControllerLeaderID)
+	}
+	if h.Group != "" {
+		w.String("group", h.Group)
+	}
 	w.Bool("isLeader", h.IsLeader)
-	w.OptString("peers", h.Peers)
+	if h.Peers != "" {
+		w.String("peers", h.Peers)
+	}
 }
 
 // NotifyBrokerRoleChangedRequestHeader is the request header of NOTIFY_BROKER_ROLE_CHANGED.
@@ -4650,11 +5140,20 @@ func (h *NotifyBrokerRoleChangedRequestHeader) DecodeExt(ext *Ext) error {
 		case "masterAddress":
 			h.MasterAddress = value
 		case "masterEpoch":
-			readOptInt(&r, &h.MasterEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterEpoch.Value, key, value, 0)
+				h.MasterEpoch.Present = r.err == nil
+			}
 		case "syncStateSetEpoch":
-			readOptInt(&r, &h.SyncStateSetEpoch, key, value)
+			if value != "" {
+				readInt(&r, &h.SyncStateSetEpoch.Value, key, value, 0)
+				h.SyncStateSetEpoch.Present = r.err == nil
+			}
 		case "masterBrokerId":
-			readOptInt(&r, &h.MasterBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.MasterBrokerID.Value, key, value, 0)
+				h.MasterBrokerID.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -4665,10 +5164,18 @@ func (h *NotifyBrokerRoleChangedRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *NotifyBrokerRoleChangedRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("masterAddress", h.MasterAddress)
-	w.OptInt64("masterBrokerId", h.MasterBrokerID)
-	w.OptInt32("masterEpoch", h.MasterEpoch)
-	w.OptInt32("syncStateSetEpoch", h.SyncStateSetEpoch)
+	if h.MasterAddress != "" {
+		w.String("masterAddress", h.MasterAddress)
+	}
+	if h.MasterBrokerID.Present {
+		w.Int("masterBrokerId", h.MasterBrokerID.Value)
+	}
+	if h.MasterEpoch.Present {
+		w.Int("masterEpoch", int64(h.MasterEpoch.Value))
+	}
+	if h.SyncStateSetEpoch.Present {
+		w.Int("syncStateSetEpoch", int64(h.SyncStateSetEpoch.Value))
+	}
 }
 
 // CleanControllerBrokerDataRequestHeader is the request header of CLEAN_BROKER_DATA.
@@ -4708,9 +5215,13 @@ func (h *CleanControllerBrokerDataRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *CleanControllerBrokerDataRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerControllerIdsToClean", h.BrokerControllerIDsToClean)
+	if h.BrokerControllerIDsToClean != "" {
+		w.String("brokerControllerIdsToClean", h.BrokerControllerIDsToClean)
+	}
 	w.String("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
 	w.Int("invokeTime", h.InvokeTime)
 	w.Bool("isCleanLivingBroker", h.IsCleanLivingBroker)
 }
@@ -4742,8 +5253,12 @@ func (h *GetNextBrokerIdRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetNextBrokerIdRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
 }
 
 // GetNextBrokerIdResponseHeader is the response header of CONTROLLER_GET_NEXT_BROKER_ID.
@@ -4765,7 +5280,10 @@ func (h *GetNextBrokerIdResponseHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "nextBrokerId":
-			readOptInt(&r, &h.NextBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.NextBrokerID.Value, key, value, 0)
+				h.NextBrokerID.Present = r.err == nil
+			}
 		}
 	}
 	if r.bad(0x0) {
@@ -4776,9 +5294,15 @@ func (h *GetNextBrokerIdResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *GetNextBrokerIdResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
-	w.OptInt64("nextBrokerId", h.NextBrokerID)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
+	if h.NextBrokerID.Present {
+		w.Int("nextBrokerId", h.NextBrokerID.Value)
+	}
 }
 
 // ApplyBrokerIdRequestHeader is the request header of CONTROLLER_APPLY_BROKER_ID.
@@ -4801,7 +5325,10 @@ func (h *ApplyBrokerIdRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerName":
 			h.BrokerName = value
 		case "appliedBrokerId":
-			readOptInt(&r, &h.AppliedBrokerID, key, value)
+			if value != "" {
+				readInt(&r, &h.AppliedBrokerID.Value, key, value, 0)
+				h.AppliedBrokerID.Present = r.err == nil
+			}
 		case "registerCheckCode":
 			h.RegisterCheckCode = value
 		}
@@ -4814,10 +5341,18 @@ func (h *ApplyBrokerIdRequestHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ApplyBrokerIdRequestHeader) AppendExt(w *ExtWriter) {
-	w.OptInt64("appliedBrokerId", h.AppliedBrokerID)
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
-	w.OptString("registerCheckCode", h.RegisterCheckCode)
+	if h.AppliedBrokerID.Present {
+		w.Int("appliedBrokerId", h.AppliedBrokerID.Value)
+	}
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
+	if h.RegisterCheckCode != "" {
+		w.String("registerCheckCode", h.RegisterCheckCode)
+	}
 }
 
 // ApplyBrokerIdResponseHeader is the response header of CONTROLLER_APPLY_BROKER_ID.
@@ -4847,8 +5382,12 @@ func (h *ApplyBrokerIdResponseHeader) DecodeExt(ext *Ext) error {
 
 // AppendExt implements Header.
 func (h *ApplyBrokerIdResponseHeader) AppendExt(w *ExtWriter) {
-	w.OptString("brokerName", h.BrokerName)
-	w.OptString("clusterName", h.ClusterName)
+	if h.BrokerName != "" {
+		w.String("brokerName", h.BrokerName)
+	}
+	if h.ClusterName != "" {
+		w.String("clusterName", h.ClusterName)
+	}
 }
 
 // AckReceiptsRequestHeader is BATCH_ACK_MESSAGE's header for doors inside the process, in place of a body:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 )
 
 // ProtocolSet says what a listener serves. The zero set stands for everything.
@@ -24,23 +23,6 @@ const (
 )
 
 func (s ProtocolSet) has(one ProtocolSet) bool { return s == 0 || s&one != 0 }
-
-// String names the protocols, joined by a plus sign.
-func (s ProtocolSet) String() string {
-	if s == 0 {
-		s = ServeAll
-	}
-	var names []string
-	for _, p := range []struct {
-		bit  ProtocolSet
-		name string
-	}{{ServeNative, "native"}, {ServeHTTP1, "http"}, {ServeHTTP2, "grpc"}} {
-		if s&p.bit != 0 {
-			names = append(names, p.name)
-		}
-	}
-	return strings.Join(names, "+")
-}
 
 // TLSMode says what a listener does with and without TLS; the empty mode is TLSPermissive. Source: TlsMode.java.
 type TLSMode string

@@ -98,7 +98,9 @@ type signedHeader struct {
 // AppendExt implements protocol.Header.
 func (h *signedHeader) AppendExt(w *protocol.ExtWriter) {
 	w.String(extAccessKey, h.user)
-	w.OptString(extSignature, h.signature)
+	if h.signature != "" {
+		w.String(extSignature, h.signature)
+	}
 	if h.Header != nil {
 		h.Header.AppendExt(w)
 	}

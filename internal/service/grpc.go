@@ -24,34 +24,32 @@ func LogGRPC(log *slog.Logger) {
 
 // newGRPC makes the door of the 5.x clients over the broker's registry.
 func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) {
-	rules := s.node
 	return grpcapi.New(grpcapi.Config{
-		Names:      &doorNames{system: broker.SystemNames{Cluster: s.self.cluster, Broker: s.self.brokerName}},
-		Metadata:   &doorMetadata{topics: rules.topics, groups: rules.groups},
-		BrokerName: s.self.brokerName, MaxBodyBytes: rules.sender.MaxMessageBytes,
+		Names: door{s.node}, Metadata: door{s.node},
+		BrokerName: s.self.brokerName, MaxBodyBytes: s.node.sender.MaxMessageBytes,
 		MaxDelay: broker.TimerMaxDelay, Ready: s.ready, Gate: s.access,
-		OnEnd:  func(peer remoting.Peer) { rules.disconnected(peer, time.Now()) },
+		OnEnd:  func(peer remoting.Peer) { s.node.disconnected(peer, time.Now()) },
 		Limits: grpcapi.DefaultLimits(), Logger: s.log.With(slog.String("component", "grpc")),
 	}, registry)
 }
 
-// doorNames is the broker's rules of names for doors that have rules of their own besides: what belongs to the
-// system is refused.
-type doorNames struct{ system broker.SystemNames }
+// door is the broker's rules of names, and its tables, for doors that have rules of their own besides: what belongs to
+// the system is refused.
+type door struct{ *node }
 
 // CheckTopic refuses names that no topic may have, and the system's topics.
-func (n *doorNames) CheckTopic(name string) error {
+func (d door) CheckTopic(name string) error {
 	if err := broker.ValidateTopic(name); err != nil {
 		return err
 	}
-	if n.system.IsTopic(name) {
+	if d.topics.IsSystem(name) {
 		return errors.New("cannot access system topic")
 	}
 	return nil
 }
 
 // CheckGroup refuses names that no group may have, and the system's groups.
-func (n *doorNames) CheckGroup(name string) error {
+func (d door) CheckGroup(name string) error {
 	if err := broker.ValidateGroup(name); err != nil {
 		return err
 	}
@@ -61,15 +59,9 @@ func (n *doorNames) CheckGroup(name string) error {
 	return nil
 }
 
-// doorMetadata is the broker's tables as doors read them.
-type doorMetadata struct {
-	topics *broker.Topics
-	groups *broker.Groups
-}
-
 // Topic returns what a door has to know of a topic.
-func (m *doorMetadata) Topic(name string) (grpcapi.Topic, bool) {
-	cfg, ok := m.topics.Lookup(name)
+func (d door) Topic(name string) (grpcapi.Topic, bool) {
+	cfg, ok := d.topics.Lookup(name)
 	if !ok {
 		return grpcapi.Topic{}, false
 	}
@@ -80,8 +72,8 @@ func (m *doorMetadata) Topic(name string) (grpcapi.Topic, bool) {
 }
 
 // Group returns what a door has to know of a group.
-func (m *doorMetadata) Group(name string) (grpcapi.Group, bool) {
-	cfg, ok := m.groups.Lookup(name)
+func (d door) Group(name string) (grpcapi.Group, bool) {
+	cfg, ok := d.groups.Lookup(name)
 	if !ok {
 		return grpcapi.Group{}, false
 	}

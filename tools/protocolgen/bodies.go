@@ -166,15 +166,11 @@ func emitBody(b *strings.Builder, bodies []body, body *body) {
 // call is the statement that writes or reads the field.
 func call(bodies []body, f *bodyField) string {
 	name, field := fmt.Sprintf("%q", f.name), "&b."+f.goName
-	opt := func(method string) string {
-		if f.optional {
-			return "opt" + strings.ToUpper(method[:1]) + method[1:]
-		}
-		return method
-	}
 	switch kind := f.kind; {
+	case kind == "string" && f.optional:
+		return fmt.Sprintf("c.optText(%s, %s)", name, field)
 	case kind == "string":
-		return fmt.Sprintf("c.%s(%s, %s)", opt("text"), name, field)
+		return fmt.Sprintf("c.text(%s, %s)", name, field)
 	case kind == "bool":
 		return fmt.Sprintf("c.boolean(%s, %s)", name, field)
 	case kind == "float64":
@@ -192,13 +188,21 @@ func call(bodies []body, f *bodyField) string {
 	case kind[0] == '*':
 		return fmt.Sprintf("optObject(c, %s, %s)", name, field)
 	case strings.HasPrefix(kind, "[]"):
-		return fmt.Sprintf("%s(c, %s, %s, %s)", opt("list"), name, field, element(kind[2:]))
+		return when(f, fmt.Sprintf("list(c, %s, %s, %s)", name, field, element(kind[2:])))
 	case strings.HasPrefix(kind, "map["):
 		key, value, _ := strings.Cut(kind[4:], "]")
-		return fmt.Sprintf("%s(c, %s, %s, %s, %s)", opt("table"), name, field, keyKind(key), element(value))
+		return when(f, fmt.Sprintf("table(c, %s, %s, %s, %s)", name, field, keyKind(key), element(value)))
 	default:
 		return fmt.Sprintf("c.nested(%s, %s)", name, field)
 	}
+}
+
+// when is the statement of a list or table that is null when nil.
+func when(f *bodyField, statement string) string {
+	if !f.optional {
+		return statement
+	}
+	return fmt.Sprintf("if c.when(b.%s != nil) {\n\t\t%s\n\t}", f.goName, statement)
 }
 
 // element is the function that writes or reads a value of the kind alone.

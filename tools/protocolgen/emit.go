@@ -19,6 +19,7 @@ package %s
 func emitCodes(codes []code) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, preamble, "codes.txt", "protocol")
+	b.WriteString("\nimport \"strconv\"\n")
 	emitCodeBlock(&b, codes, "request")
 	emitCodeBlock(&b, codes, "response")
 	emitLanguages(&b, codes)
@@ -34,10 +35,10 @@ func emitCodes(codes []code) string {
 }
 
 func emitCodeBlock(b *strings.Builder, codes []code, kind string) {
-	typ, lookup := "Code", "codeName"
+	typ := "Code"
 	doc := "Request codes, with their priority: P0 to produce and consume, P1 everyday, P2 the rest."
 	if kind == "response" {
-		typ, doc, lookup = "ResponseCode", "Response codes.", "responseCodeName"
+		typ, doc = "ResponseCode", "Response codes."
 	}
 	fmt.Fprintf(b, "\n// %s\nconst (\n", doc)
 	for _, c := range codes {
@@ -56,15 +57,23 @@ func emitCodeBlock(b *strings.Builder, codes []code, kind string) {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, ")\n\n// %s returns Apache's name of the code, \"\" when there is none.\n", lookup)
-	fmt.Fprintf(b, "func %s(c %s) string {\n", lookup, typ)
-	b.WriteString("\tswitch c {\n")
+	b.WriteString(")\n\n// String returns Apache's name of the code, or the number when the code is unknown.\n")
+	fmt.Fprintf(b, "func (c %s) String() string {\n\tswitch c {\n", typ)
+	var declared []string
 	for _, c := range codes {
-		if c.kind == kind && !c.own {
-			fmt.Fprintf(b, "\tcase %s:\n\t\treturn %q\n", c.goName, c.name)
+		if c.kind != kind || c.own && kind == "response" {
+			continue
+		}
+		fmt.Fprintf(b, "\tcase %s:\n\t\treturn %q\n", c.goName, c.name)
+		if !c.own {
+			declared = append(declared, c.goName)
 		}
 	}
-	b.WriteString("\tdefault:\n\t\treturn \"\"\n\t}\n}\n")
+	b.WriteString("\tdefault:\n\t\treturn strconv.Itoa(int(c))\n\t}\n}\n")
+	if kind == "request" {
+		b.WriteString("\n// Known reports whether Apache declares the code.\nfunc (c Code) Known() bool {\n\tswitch c {\n")
+		fmt.Fprintf(b, "\tcase %s:\n\t\treturn true\n\t}\n\treturn false\n}\n", strings.Join(declared, ",\n\t\t"))
+	}
 }
 
 // emitLanguages writes the languages and their names by number.
@@ -227,20 +236,17 @@ func emitDecode(b *strings.Builder, h *header) {
 }
 
 func emitDecodeField(b *strings.Builder, f *field, mask string) {
-	opt := ""
-	if f.optional() {
-		opt = "opt"
-	}
 	switch {
 	case f.kind == "string":
 		fmt.Fprintf(b, "\t\t\th.%s = value\n", f.goName)
 		if f.mark == "*" {
 			fmt.Fprintf(b, "\t\t\tr.seen |= %s\n", mask)
 		}
-	case opt != "" && f.kind == "bool":
-		fmt.Fprintf(b, "\t\t\tr.optBool(&h.%s, value)\n", f.goName)
-	case opt != "":
-		fmt.Fprintf(b, "\t\t\treadOptInt(&r, &h.%s, key, value)\n", f.goName)
+	case f.optional() && f.kind == "bool":
+		fmt.Fprintf(b, "\t\t\tif value != \"\" {\n\t\t\t\th.%s = Some(parseBool(value))\n\t\t\t}\n", f.goName)
+	case f.optional():
+		fmt.Fprintf(b, "\t\t\tif value != \"\" {\n\t\t\t\treadInt(&r, &h.%[1]s.Value, key, value, 0)\n"+
+			"\t\t\t\th.%[1]s.Present = r.err == nil\n\t\t\t}\n", f.goName)
 	case f.kind == "bool":
 		fmt.Fprintf(b, "\t\t\tr.bool(&h.%s, value, %s)\n", f.goName, mask)
 	default:
@@ -262,20 +268,26 @@ func emitAppend(b *strings.Builder, typ string, fields []field, name func(*field
 	slices.SortFunc(sorted, func(x, y field) int { return strings.Compare(name(&x), name(&y)) })
 	fmt.Fprintf(b, "\n// AppendExt implements Header.\nfunc (h *%s) AppendExt(w *ExtWriter) {\n", typ)
 	for _, f := range sorted {
-		method, value := "String", "h."+f.goName
+		method, value, when := "String", "h."+f.goName, ""
 		switch {
 		case f.kind == "string" && f.mark == "?":
-			method = "OptString"
+			when = value + ` != ""`
 		case f.optional():
-			method = "Opt" + strings.ToUpper(f.kind[:1]) + f.kind[1:]
-		case f.kind == "bool":
+			when, value = value+".Present", value+".Value"
+		}
+		switch f.kind {
+		case "bool":
 			method = "Bool"
-		case f.kind == "int32":
+		case "int32":
 			method, value = "Int", "int64("+value+")"
-		case f.kind == "int64":
+		case "int64":
 			method = "Int"
 		}
-		fmt.Fprintf(b, "\tw.%s(%q, %s)\n", method, name(&f), value)
+		call := fmt.Sprintf("\tw.%s(%q, %s)\n", method, name(&f), value)
+		if when != "" {
+			call = "\tif " + when + " {\n\t" + call + "\t}\n"
+		}
+		b.WriteString(call)
 	}
 	b.WriteString("}\n")
 }
