@@ -16,7 +16,7 @@ func (r *Routes) Register(reg *Registration, now time.Time) (Registered, error) 
 	defer r.mu.Unlock()
 	broker, created := r.brokerLocked(reg)
 	if r.outdatedLocked(broker, reg) {
-		r.cfg.Logger.Warn("registration of a broker ignored: another address has a newer one",
+		r.log.Warn("registration of a broker ignored: another address has a newer one",
 			"broker", reg.BrokerName, "broker_id", reg.BrokerID, "broker_addr", reg.BrokerAddr,
 			"known_addr", broker.BrokerAddrs[reg.BrokerID])
 		delete(r.mu.live, brokerAddr{reg.Cluster, reg.BrokerAddr})
@@ -51,7 +51,7 @@ func (r *Routes) brokerLocked(reg *Registration) (broker *BrokerData, created bo
 		created = true
 	}
 	if broker.Cluster != reg.Cluster {
-		r.cfg.Logger.Warn("broker moved to another cluster", "broker", reg.BrokerName, "cluster", reg.Cluster,
+		r.log.Warn("broker moved to another cluster", "broker", reg.BrokerName, "cluster", reg.Cluster,
 			"old_cluster", broker.Cluster)
 		r.mu.clusters.Delete(broker.Cluster, reg.BrokerName)
 		broker.Cluster = reg.Cluster
@@ -104,7 +104,7 @@ func (r *Routes) liveLocked(reg *Registration, now time.Time) {
 	if live == nil {
 		live = &liveBroker{}
 		r.mu.live[key] = live
-		r.cfg.Logger.Info("broker registered", "cluster", reg.Cluster, "broker", reg.BrokerName,
+		r.log.Info("broker registered", "cluster", reg.Cluster, "broker", reg.BrokerName,
 			"broker_id", reg.BrokerID, "broker_addr", reg.BrokerAddr, "topics", len(reg.Topics))
 	}
 	live.name, live.id, live.seen, live.version = reg.BrokerName, reg.BrokerID, now, reg.Version
@@ -140,7 +140,7 @@ func (r *Routes) Unregister(cluster, brokerName, addr string) {
 func (r *Routes) unregisterLocked(cluster, brokerName, addr, why string) {
 	key := brokerAddr{cluster, addr}
 	if _, known := r.mu.live[key]; known {
-		r.cfg.Logger.Info("broker left", "cluster", cluster, "broker", brokerName, "broker_addr", addr,
+		r.log.Info("broker left", "cluster", cluster, "broker", brokerName, "broker_addr", addr,
 			"reason", why)
 	}
 	delete(r.mu.live, key)

@@ -73,7 +73,7 @@ type TopicRoute struct {
 	Queues        []QueueData
 	Brokers       []BrokerData
 	FilterServers map[string][]string // by broker address
-	// OrderTopicConf is "broker:queues;..." for topics whose order the settings fix; see Config.
+	// OrderTopicConf is "broker:queues;..." for topics whose order the settings fix.
 	OrderTopicConf string
 }
 
@@ -110,22 +110,11 @@ type Registered struct {
 	MasterAddr   string
 }
 
-// Config configures Routes.
-type Config struct {
-	// SupportActingMaster lets the slave with the lowest id stand in for a master that is gone, if its broker
-	// wants it.
-	SupportActingMaster bool
-	// OrderMessageEnabled puts the settings of OrderNamespace into routes.
-	OrderMessageEnabled bool
-	// Logger is required.
-	Logger *slog.Logger
-}
-
 // Routes is the table of brokers and topics. All methods are safe for concurrent use. The owner calls Tick
 // every few seconds, and Disconnected when a broker's connection ended. Strings that are given in are kept.
 // Source: RouteInfoManager.java.
 type Routes struct {
-	cfg Config
+	log *slog.Logger
 	kv  *KV
 
 	mu struct {
@@ -151,8 +140,8 @@ type liveBroker struct {
 }
 
 // NewRoutes returns an empty table that takes ordered-topic settings from kv.
-func NewRoutes(cfg Config, kv *KV) *Routes {
-	r := &Routes{cfg: cfg, kv: kv}
+func NewRoutes(log *slog.Logger, kv *KV) *Routes {
+	r := &Routes{log: log, kv: kv}
 	r.mu.topics = nested.Map[string, string, QueueData]{}
 	r.mu.brokers = map[string]*BrokerData{}
 	r.mu.clusters = nested.Map[string, string, struct{}]{}
@@ -184,12 +173,10 @@ func (r *Routes) Route(topic string) (TopicRoute, bool) {
 	if len(route.Brokers) == 0 {
 		return TopicRoute{}, false
 	}
-	if r.cfg.SupportActingMaster && !strings.HasPrefix(topic, syncMemberPrefix) {
+	if !strings.HasPrefix(topic, syncMemberPrefix) {
 		route.actMasters()
 	}
-	if r.cfg.OrderMessageEnabled {
-		route.OrderTopicConf, _ = r.kv.Get(OrderNamespace, topic)
-	}
+	route.OrderTopicConf, _ = r.kv.Get(OrderNamespace, topic)
 	return route, true
 }
 

@@ -18,17 +18,13 @@ func at(seconds int) time.Time {
 	return time.Unix(1_700_000_000, 0).Add(time.Duration(seconds) * time.Second)
 }
 
-func newTestRoutes(tb testing.TB, edit ...func(*Config)) (*Routes, *KV) {
+func newTestRoutes(tb testing.TB) (*Routes, *KV) {
 	tb.Helper()
 	kv, err := OpenKV("")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cfg := Config{Logger: quiet()}
-	for _, fn := range edit {
-		fn(&cfg)
-	}
-	return NewRoutes(cfg, kv), kv
+	return NewRoutes(quiet(), kv), kv
 }
 
 // topic is a topic of n queues, readable and writable.
@@ -207,7 +203,7 @@ func TestSilentBrokersAreForgotten(t *testing.T) {
 
 func TestMastersSlavesAndActingMasters(t *testing.T) {
 	t.Parallel()
-	r, _ := newTestRoutes(t, func(cfg *Config) { cfg.SupportActingMaster = true })
+	r, _ := newTestRoutes(t)
 	yes := true
 	m := master("a", "m:1", 1, topic("orders", 4), topic("x", 1))
 	m.EnableActingMaster = &yes
@@ -305,17 +301,17 @@ func TestTopicsOfClustersAndUnits(t *testing.T) {
 
 func TestOrderTopicConf(t *testing.T) {
 	t.Parallel()
-	for _, enabled := range []bool{true, false} {
-		r, kv := newTestRoutes(t, func(cfg *Config) { cfg.OrderMessageEnabled = enabled })
-		reg := master("a", "h:1", 1, topic("orders", 1), topic("x", 1))
-		reg.FilterServers = []string{"f:1"}
-		register(t, r, reg, 0)
-		if err := kv.Put(OrderNamespace, "orders", "a:4"); err != nil {
-			t.Fatal(err)
-		}
-		route, _ := r.Route("orders")
-		if (route.OrderTopicConf == "a:4") != enabled || !slices.Equal(route.FilterServers["h:1"], []string{"f:1"}) {
-			t.Errorf("enabled %v: %+v", enabled, route)
+	r, kv := newTestRoutes(t)
+	reg := master("a", "h:1", 1, topic("orders", 1), topic("x", 1))
+	reg.FilterServers = []string{"f:1"}
+	register(t, r, reg, 0)
+	if err := kv.Put(OrderNamespace, "orders", "a:4"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"orders": "a:4", "x": ""} {
+		route, _ := r.Route(name)
+		if route.OrderTopicConf != want || !slices.Equal(route.FilterServers["h:1"], []string{"f:1"}) {
+			t.Errorf("%s: %+v", name, route)
 		}
 	}
 }

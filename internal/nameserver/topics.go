@@ -19,7 +19,7 @@ func (r *Routes) RegisterTopic(topic string, queues []QueueData) {
 	defer r.mu.Unlock()
 	for _, q := range queues {
 		if r.mu.brokers[q.BrokerName] == nil {
-			r.cfg.Logger.Warn("topic not registered: unknown broker", "topic", topic, "broker", q.BrokerName)
+			r.log.Warn("topic not registered: unknown broker", "topic", topic, "broker", q.BrokerName)
 			return
 		}
 	}

@@ -2,30 +2,20 @@
 
 package protocol
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // LanguageCode says what the sender is written in.
 type LanguageCode uint8
 
 // String returns Apache's name of the language; unknown ones are OTHER, as they would be read.
-func (l LanguageCode) String() string {
-	if int(l) < len(languageNames) {
-		return languageNames[l]
-	}
-	return languageNames[LanguageOther]
-}
+func (l LanguageCode) String() string { return languageNames[languageOf(int64(l))] }
 
 // ParseLanguage returns the language of that name. Unknown names are LanguageOther.
 func ParseLanguage(name string) LanguageCode {
-	if name == "JAVA" {
-		return LanguageJava
-	}
-	for i, known := range languageNames {
-		if name == known {
-			return LanguageCode(i)
-		}
-	}
-	return LanguageOther
+	return languageOf(int64(slices.Index(languageNames[:], name)))
 }
 
 // languageOf returns the language with that ordinal, LanguageOther when there is none.

@@ -23,8 +23,6 @@ func newNames(cfg *config.Config, self *identity, set *settings, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	routes := nameserver.NewRoutes(nameserver.Config{
-		SupportActingMaster: true, OrderMessageEnabled: true, Logger: log.With("component", "nameserver"),
-	}, kv)
+	routes := nameserver.NewRoutes(log.With("component", "nameserver"), kv)
 	return &names{routes: routes, kv: kv, self: self, settings: set}, nil
 }
