@@ -27,7 +27,7 @@ const (
 // allow; read in the order in which they lie, some seconds' worth at a time, they cost little. It is a help
 // and no more: what is not in it is read when it is due.
 type readAhead struct {
-	bell    due.Bell
+	bell    *due.Bell
 	horizon atomic.Int64 // ms: what is due up to here has been looked for
 	next    atomic.Int64 // ms: when the first is due beyond, as far as is known
 

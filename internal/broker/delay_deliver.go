@@ -60,7 +60,7 @@ type Delays struct {
 	stats  *Stats
 	log    TimerLog
 	logger *slog.Logger
-	bell   due.Bell // something to look at, before the time slept until
+	bell   *due.Bell // something to look at, before the time slept until
 	ahead  *readAhead
 	spare  sync.Pool // *delivery
 

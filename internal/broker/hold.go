@@ -71,7 +71,7 @@ type holds struct {
 	flush  func()
 	limit  int
 	epoch  time.Time
-	bell   due.Bell // an earlier deadline than the one slept for
+	bell   *due.Bell // an earlier deadline than the one slept for
 
 	mu struct {
 		sync.Mutex

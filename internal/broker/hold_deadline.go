@@ -85,7 +85,7 @@ func (t *holds) watchDeadlines(ctx context.Context) {
 		case <-ctx.Done():
 			t.stop()
 			return
-		case <-t.bell:
+		case <-t.bell.Rung():
 		case <-timer.C:
 			t.mu.Lock()
 			expired := t.expireLocked(t.now())

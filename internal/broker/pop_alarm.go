@@ -13,7 +13,7 @@ import (
 // popAlarm knows when which share has to be looked at: a message becomes visible again, or a failed write is
 // over.
 type popAlarm struct {
-	bell due.Bell // an earlier time than the one slept for
+	bell *due.Bell // an earlier time than the one slept for
 	mu   struct {
 		sync.Mutex
 		heap due.Heap[*popShare]

@@ -182,6 +182,11 @@ func (p *Popper) usableLocked(s *popShare) error {
 	case s.inFlight.Load() > 0:
 		return s.mu.broken
 	}
+	return p.reloadLocked(s)
+}
+
+// reloadLocked is apart from usableLocked because the loop over states allocates for a function that has it.
+func (p *Popper) reloadLocked(s *popShare) error {
 	s.mu.queues, s.mu.kept = nil, map[popRecord]struct{}{}
 	for _, letter := range []byte{popSpanKey, popKeptKey} {
 		for st, err := range p.store.States(message.SpacePop, appendPopPrefix(nil, letter, s.key)) {

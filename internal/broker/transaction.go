@@ -102,7 +102,7 @@ type Transactions struct {
 	stats   *Stats
 	log     TransactionLog
 	logger  *slog.Logger
-	bell    due.Bell
+	bell    *due.Bell
 	turn    atomic.Uint64 // whose turn it is to be asked
 
 	mu struct {
