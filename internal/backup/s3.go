@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -33,9 +34,7 @@ type bucket struct {
 
 func openBucket(location string, cfg S3) (Target, error) {
 	name, prefix, _ := strings.Cut(location, "/")
-	if cfg.Endpoint == "" {
-		cfg.Endpoint = "s3.amazonaws.com"
-	}
+	cfg.Endpoint = cmp.Or(cfg.Endpoint, "s3.amazonaws.com")
 	client, err := minio.New(cfg.Endpoint, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},

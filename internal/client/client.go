@@ -6,6 +6,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,9 +59,7 @@ func New(cfg Config) (*Client, error) {
 	if !strings.Contains(cfg.Server, "://") {
 		cfg.Server = "http://" + cfg.Server
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	base, err := url.Parse(strings.TrimSuffix(cfg.Server, "/"))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fmt.Errorf("%q is no server's address: wanted http://host:port or https://host:port", cfg.Server)

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed" // the list of the original's keys
 	"errors"
 	"fmt"
@@ -174,9 +175,7 @@ func ParseProperties(text string) (map[string]string, error) {
 func (l *Loaded) Print(w io.Writer) error {
 	for _, s := range l.Settings() {
 		origin := l.Origin[s.Key]
-		if origin == "" {
-			origin = "default"
-		}
+		origin = cmp.Or(origin, "default")
 		line := s.Key + "=" + s.Shown()
 		if s.Shown() != s.Text() {
 			line = "# " + line

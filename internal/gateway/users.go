@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
@@ -114,9 +115,7 @@ func (s users) PutAcl(ctx context.Context, in *v1.PutAclRequest, _ ...opt) (*v1.
 			Actions: r.GetActions(), Decision: r.GetDecision(), Resource: r.GetResource(),
 			SourceIPs: r.GetSourceIps(),
 		}
-		if e.Decision == "" {
-			e.Decision = "Allow"
-		}
+		e.Decision = cmp.Or(e.Decision, "Allow")
 		info.Policies = append(info.Policies, protocol.PolicyInfo{
 			PolicyType: r.GetPolicy(), Entries: []protocol.PolicyEntryInfo{e},
 		})

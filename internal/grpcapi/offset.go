@@ -40,22 +40,20 @@ func (a *api) PullMessage(req *v2.PullMessageRequest, stream pullStream) error {
 	if err != nil {
 		head = emptyStatus(err)
 	}
-	if err := stream.Send(
-		&v2.PullMessageResponse{Content: &v2.PullMessageResponse_Status{Status: head}},
-	); err != nil {
-		return err
-	}
+	answers := []*v2.PullMessageResponse{{Content: &v2.PullMessageResponse_Status{Status: head}}}
 	for _, m := range found {
-		if err := stream.Send(
-			&v2.PullMessageResponse{Content: &v2.PullMessageResponse_Message{Message: m}},
-		); err != nil {
+		answers = append(answers, &v2.PullMessageResponse{Content: &v2.PullMessageResponse_Message{Message: m}})
+	}
+	if next >= 0 {
+		end := &v2.PullMessageResponse_NextOffset{NextOffset: next}
+		answers = append(answers, &v2.PullMessageResponse{Content: end})
+	}
+	for _, answer := range answers {
+		if err := stream.Send(answer); err != nil {
 			return err
 		}
 	}
-	if next < 0 {
-		return nil
-	}
-	return stream.Send(&v2.PullMessageResponse{Content: &v2.PullMessageResponse_NextOffset{NextOffset: next}})
+	return nil
 }
 
 // pull returns messages and the offset to go on at, -1 when that is not known.

@@ -3,6 +3,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -33,9 +34,7 @@ func (s *Server) Outgoing(
 	if !known {
 		return sendHeader(all, anyQueue), nil
 	}
-	if topic.MessageType == "" {
-		topic.MessageType = typeMixed
-	}
+	topic.MessageType = cmp.Or(topic.MessageType, typeMixed)
 	queueID, err := queueIn(topic, all)
 	if err != nil {
 		return nil, err

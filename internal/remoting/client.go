@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -43,9 +44,7 @@ type Client struct {
 
 // NewClient returns a client that has not connected yet.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	if cfg.Version == 0 {
-		cfg.Version = protocol.VersionCurrent
-	}
+	cfg.Version = cmp.Or(cfg.Version, protocol.VersionCurrent)
 	reg := cfg.Registry
 	if reg == nil {
 		var err error

@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -36,15 +37,9 @@ type LaneConfig struct {
 }
 
 func (c *LaneConfig) setDefaults() {
-	if c.MaxCalls == 0 {
-		c.MaxCalls = DefaultLaneCalls
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = DefaultLaneBytes
-	}
-	if c.MaxWait == 0 {
-		c.MaxWait = DefaultLaneMaxWait
-	}
+	c.MaxCalls = cmp.Or(c.MaxCalls, DefaultLaneCalls)
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultLaneBytes)
+	c.MaxWait = cmp.Or(c.MaxWait, DefaultLaneMaxWait)
 }
 
 // A Lane bounds the calls of some request codes that are in flight, by count and by bytes. A call has its

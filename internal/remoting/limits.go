@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -31,25 +32,19 @@ type Limits struct {
 const squeezedOutBytes = 64 << 10
 
 func (l *Limits) setDefaults() {
-	defaultInt(&l.MaxFrameBytes, protocol.MaxFrameBytes)
-	defaultInt(&l.MaxConns, 200_000)
-	defaultInt(&l.MaxConnsPerIP, l.MaxConns)
-	defaultInt(&l.MaxCallsPerConn, 1<<16)
-	defaultInt(&l.SoftOutBytes, 1<<20)
-	defaultInt(&l.MaxOutBytes, 32<<20)
-	defaultInt(&l.OutMemoryBytes, 256<<20)
-	defaultInt(&l.ReadMemoryBytes, 256<<20)
-	defaultInt(&l.IdleTimeout, 120*time.Second)
-	defaultInt(&l.FrameTimeout, 30*time.Second)
-	defaultInt(&l.WriteTimeout, 30*time.Second)
-	defaultInt(&l.CallTimeout, 2500*time.Millisecond)
-	defaultInt(&l.DrainTimeout, 5*time.Second)
-	defaultInt(&l.FaultDelay, 100*time.Millisecond)
-	defaultInt(&l.KeepAliveTimeout, 45*time.Second)
-}
-
-func defaultInt[T ~int | ~int64](field *T, value T) {
-	if *field == 0 {
-		*field = value
-	}
+	l.MaxFrameBytes = cmp.Or(l.MaxFrameBytes, protocol.MaxFrameBytes)
+	l.MaxConns = cmp.Or(l.MaxConns, 200_000)
+	l.MaxConnsPerIP = cmp.Or(l.MaxConnsPerIP, l.MaxConns)
+	l.MaxCallsPerConn = cmp.Or(l.MaxCallsPerConn, 1<<16)
+	l.SoftOutBytes = cmp.Or(l.SoftOutBytes, 1<<20)
+	l.MaxOutBytes = cmp.Or(l.MaxOutBytes, 32<<20)
+	l.OutMemoryBytes = cmp.Or(l.OutMemoryBytes, 256<<20)
+	l.ReadMemoryBytes = cmp.Or(l.ReadMemoryBytes, 256<<20)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, 120*time.Second)
+	l.FrameTimeout = cmp.Or(l.FrameTimeout, 30*time.Second)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	l.CallTimeout = cmp.Or(l.CallTimeout, 2500*time.Millisecond)
+	l.DrainTimeout = cmp.Or(l.DrainTimeout, 5*time.Second)
+	l.FaultDelay = cmp.Or(l.FaultDelay, 100*time.Millisecond)
+	l.KeepAliveTimeout = cmp.Or(l.KeepAliveTimeout, 45*time.Second)
 }

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/roquetmq/roquet/internal/auth"
@@ -104,9 +105,7 @@ func (s userRequests) putACL(c *call, subject string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if info.Subject == "" {
-		info.Subject = cloned(subject)
-	}
+	info.Subject = cmp.Or(info.Subject, cloned(subject))
 	acl := auth.ACL{Subject: info.Subject}
 	for _, policy := range info.Policies {
 		entries := mapped(policy.Entries, func(e p.PolicyEntryInfo) auth.Entry { return auth.Entry(e) })
