@@ -15,7 +15,7 @@ const (
 	maxLineColumns   = 120
 	maxStructFields  = 15
 	maxMethods       = 3
-	maxProductLines  = 43_200 // TODO(#6): the house wants 40,000; telemetry, rights, backup and the commands came on top
+	maxProductLines  = 41_000 // TODO(#5): the house wants 40,000
 	longFuncMarker   = "//lint:long "
 	wideStructMarker = "//lint:wide "
 )
