@@ -128,9 +128,6 @@ func (d *Delays) free(keys []timerKey, gone bool, resume int64) {
 	d.mu.free.Broadcast()
 	waited := len(d.mu.later) > 0
 	d.mu.Unlock()
-	if gone {
-		d.ahead.take(keys...)
-	}
 	if waited || !gone {
 		d.bell.Ring()
 	}
@@ -157,6 +154,7 @@ func (d *Delays) carry(keys []timerKey) error {
 			return err
 		}
 		d.free(keys[:n], true, 0)
+		d.ahead.take(keys[:n]...)
 		keys = keys[n:]
 	}
 	return nil

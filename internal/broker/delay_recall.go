@@ -56,7 +56,10 @@ func (d *Delays) cancelTaken(k timerKey, done func(error)) {
 
 // cancelled ends a cancel.
 func (d *Delays) cancelled(k timerKey, err error, done func(error)) {
-	d.free([]timerKey{k}, err == nil || errors.Is(err, errTimerGone), 0)
+	gone := err == nil || errors.Is(err, errTimerGone)
+	if d.free([]timerKey{k}, gone, 0); gone {
+		d.ahead.take(k)
+	}
 	done(err)
 }
 
