@@ -93,23 +93,31 @@ func (e *engine) fitFrame(in *inbuf, need int) error {
 	return nil
 }
 
-// bookFrame books more bytes for a frame. When there are none left frames grow beyond, one at a time, so that those
-// which have begun together do not keep for ever what each other needs.
+// bookFrame books more bytes for a frame. When there are none left it waits until others give some back, or until it
+// may grow beyond the limit: one frame at a time may, so that those which have begun together do not keep for ever what
+// each other needs.
 func (e *engine) bookFrame(in *inbuf, bytes int64) error {
-	switch {
-	case in.turn:
-	case e.frames.TryAcquire(bytes):
-		in.booked += bytes
-	default:
-		ctx, cancel := context.WithTimeout(e.ctx, e.limits.FrameTimeout)
-		defer cancel()
-		if err := e.turn.Acquire(ctx, 1); err != nil {
+	if in.turn {
+		return nil
+	}
+	for deadline := time.Now().Add(e.limits.FrameTimeout); !e.frames.TryAcquire(bytes); {
+		ctx, cancel := context.WithTimeout(e.ctx, min(e.limits.FrameTimeout, lookForMemory))
+		err := e.turn.Acquire(ctx, 1)
+		cancel()
+		switch {
+		case err == nil:
+			in.turn = true
+			return nil
+		case e.ctx.Err() != nil || time.Now().After(deadline):
 			return fmt.Errorf("%w: limit %d bytes", ErrReadMemory, e.limits.ReadMemoryBytes)
 		}
-		in.turn = true
 	}
+	in.booked += bytes
 	return nil
 }
+
+// lookForMemory is how often a frame that waits for its turn looks whether memory was given back.
+const lookForMemory = 20 * time.Millisecond
 
 // releaseFrame gives the booking back once the frame has been consumed.
 func (e *engine) releaseFrame(in *inbuf) {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -270,4 +271,31 @@ func TestLargeFramesFinish(t *testing.T) {
 		}
 	}
 	writers.Wait()
+}
+
+// TestFreedMemoryIsTaken: who waits for read memory gets what others give back, also while a slow frame has the turn
+// to grow beyond the limit.
+func TestFreedMemoryIsTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 10 * time.Second, MaxFrameBytes: 1 << 20}
+		limits.setDefaults()
+		eng := newEngine(testEngine(t).reg, limits, nil)
+		var first, slow, next inbuf
+		for _, in := range []*inbuf{&first, &slow} {
+			if err := eng.bookFrame(in, 900<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slow.turn {
+			t.Fatal("the second frame was booked within the limit")
+		}
+		booked := make(chan error, 1)
+		go func() { booked <- eng.bookFrame(&next, 900<<10) }()
+		synctest.Wait()
+		eng.releaseFrame(&first)
+		if err := <-booked; err != nil || next.booked != 900<<10 || next.turn {
+			t.Errorf("%d bytes booked, turn %v: %v", next.booked, next.turn, err)
+		}
+	})
 }
