@@ -19,7 +19,7 @@ fail() {
 	compose logs --tail 60 || true
 	exit 1
 }
-compose() { docker-compose -f self-contained.yml "$@"; }
+compose() { docker-compose -f self-contained.yml -f "$work/roomy.yml" "$@"; }
 
 if ! command -v dockerd >/dev/null || ! command -v docker-compose >/dev/null; then
 	export DEBIAN_FRONTEND=noninteractive
@@ -32,6 +32,10 @@ if ! command -v dockerd >/dev/null || ! command -v docker-compose >/dev/null; th
 fi
 
 work=$(mktemp -d /tmp/roquet-docker.XXXXXX)
+# What is sent here is to be read again also on a machine whose own disk is 85 % full, where the oldest would go early.
+cat >"$work/roomy.yml" <<-END
+	services: {roquet: {environment: {ROQUET_DISK_MAX_USED_SPACE_RATIO: "95"}}}
+END
 daemon=
 cleanup() {
 	compose down -v --remove-orphans >/dev/null 2>&1 || true
