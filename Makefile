@@ -1,6 +1,8 @@
 # roquet: `make` is `make check`. Every tool comes through the Go module proxy, pinned in tools/go.mod.
 SHELL := bash
 GO ?= go
+# The toolchain that go.mod names, through the module proxy, also where a distribution's Go would not fetch it.
+export GOTOOLCHAIN ?= auto
 TOOL := $(GO) tool -modfile=tools/go.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)

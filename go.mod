@@ -2,6 +2,8 @@ module github.com/roquetmq/roquet
 
 go 1.26.0
 
+toolchain go1.26.10
+
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/agnivade/levenshtein v1.2.1

@@ -4,7 +4,7 @@
 // of the reports in the module golang.org/x/vulndb, which comes through the Go module proxy as all code does.
 //
 // It fails when the code reaches a vulnerability of a module. Those of the standard library are told, and mean a newer
-// Go for the release: they are no fault of what is checked in.
+// toolchain in go.mod.
 package main
 
 import (
@@ -45,7 +45,8 @@ func run(dir string) error {
 	if err := makeDatabase(db); err != nil {
 		return err
 	}
-	scan := exec.Command("go", "run", scanner, "-db", "file://"+db, "-format", "json", "-C", dir, "./...")
+	scan := exec.Command("go", "run", scanner, "-db", "file://"+db, "-format", "json", "./...")
+	scan.Dir = dir // whose go.mod says which Go the code is built with
 	scan.Stderr = os.Stderr
 	out, err := scan.Output()
 	if err != nil {
