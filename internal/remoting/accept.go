@@ -5,6 +5,7 @@ package remoting
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -43,7 +44,6 @@ func (s *Server) accept(ctx context.Context, socket net.Listener, via *Listener)
 func (s *Server) welcome(nc net.Conn, via *Listener) {
 	from := AddrPort(nc.RemoteAddr()).Addr()
 	if err := s.doors.enter(from, s.eng.limits.MaxConns, s.eng.limits.MaxConnsPerIP); err != nil {
-		s.eng.count.refused.Add(1)
 		s.eng.throttle.warn(s.eng.log, "connection refused", slog.Any("remote_addr", nc.RemoteAddr()),
 			slog.String("listener", via.Name), slog.Any("error", err))
 		// It is refused; there is nobody to tell that closing failed.
@@ -65,24 +65,24 @@ func (s *Server) serveConn(c *Conn) {
 	k, err := s.sniff(c)
 	switch {
 	case err != nil:
-	case k == kindNative && c.via.Protocols.has(ServeNative):
+	case k == kindNative:
 		s.serveNative(c)
 		return
-	case k == kindHTTP1 && c.via.Protocols.has(ServeHTTP1):
+	case k == kindHTTP1:
 		s.hand(c, s.http1())
 		return
-	case k == kindHTTP2 && c.via.Protocols.has(ServeHTTP2) && s.cfg.HTTP2 != nil:
+	case s.cfg.HTTP2 != nil:
 		s.hand(c, s.cfg.HTTP2)
 		return
 	default:
-		err = ErrNotAllowed
-		s.explain(c, k)
+		err = fmt.Errorf("%w: %s", ErrNotAllowed, noGRPC)
+		c.goAway()
 	}
 	c.shut(err)
 	s.forget(c)
 	s.doors.leave(c.remote.Addr())
 	c.teardown()
-	s.logEndOfSniffing(c, k, c.out.cause())
+	s.logEndOfSniffing(c, c.out.cause())
 }
 
 func (s *Server) serveNative(c *Conn) {
@@ -95,9 +95,6 @@ func (s *Server) serveNative(c *Conn) {
 		s.cfg.OnEnd(c)
 	}
 	s.doors.leave(c.remote.Addr())
-	if errors.Is(err, ErrIdle) {
-		s.eng.count.idle.Add(1)
-	}
 	c.logEnd(err)
 }
 

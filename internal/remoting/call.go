@@ -57,12 +57,11 @@ type place struct {
 	left  atomic.Bool
 }
 
-// parking is a suspended call's entry in its connection's list of held calls, guarded by Conn.mu.
+// parking is a suspended call's entry in its connection's held calls, guarded by Conn.mu.
 type parking struct {
-	cancelled  func()
-	call       *Call
-	prev, next *parking
-	listed     bool
+	cancelled func()
+	call      *Call
+	place     int // in the list, plus 1; 0: not in it
 }
 
 // States of a call.

@@ -192,9 +192,7 @@ func (c *Conn) handle(frame []byte, now time.Time) error {
 	}
 	if cmd.IsResponse() {
 		c.read.cmd = nil // the waiter keeps it
-		if !c.resolve(cmd) {
-			c.eng.count.unasked.Add(1)
-		}
+		c.resolve(cmd)   // an answer that nobody asked for tells nobody anything
 		return nil
 	}
 	call := &Call{
@@ -281,8 +279,8 @@ func (c *Conn) teardown() {
 	c.read.in.giveBack(&c.eng.chunks)
 	c.eng.releaseFrame(&c.read.in)
 	held, requests := c.out.takeAll()
-	for _, call := range held {
-		call.Cancel(ErrConnClosed)
+	for _, p := range held {
+		p.call.Cancel(ErrConnClosed)
 	}
 	for _, r := range requests {
 		if r.timer != nil {
@@ -304,7 +302,6 @@ func (c *Conn) logEnd(err error) {
 	case ordinaryEnd(err):
 		log.Debug("connection ended", slog.Any("remote_addr", c.remote), slog.Any("error", err))
 	default:
-		c.eng.count.broken.Add(1)
 		c.eng.tarpit.blame(c.remote.Addr(), time.Now())
 		c.eng.throttle.warn(log, "connection closed for its fault", slog.Any("remote_addr", c.remote),
 			slog.Any("error", err))

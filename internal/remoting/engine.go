@@ -47,17 +47,8 @@ type pools struct {
 
 // watch is what an engine tells of itself.
 type watch struct {
-	count    counters
 	throttle throttle
 	tarpit   tarpit
-}
-
-// counters of an engine, all since its start.
-type counters struct {
-	refused atomic.Uint64 // over a limit of connections
-	broken  atomic.Uint64 // closed for what the peer sent or did not take
-	idle    atomic.Uint64 // closed for silence
-	unasked atomic.Uint64 // answers to no request
 }
 
 func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {

@@ -4,13 +4,14 @@ package remoting
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 const (
@@ -18,7 +19,6 @@ const (
 	httpMaxBytes  = 16 << 10         // of it
 	healthPath    = "/healthz"
 	readinessPath = "/readyz"
-	goAwayRefused = 0x7 // REFUSED_STREAM: the request was not processed (RFC 9113 §7)
 )
 
 // http1 is the door for HTTP/1: the configured one, or one that answers the two probes and points to the
@@ -59,7 +59,7 @@ func (s *Server) answerPath(path string) (status int, text string) {
 		return http.StatusOK, "ok\n"
 	case readinessPath:
 	default:
-		return http.StatusNotFound, "this is a RocketMQ remoting port; " + s.pointer(kindHTTP1) + "\n"
+		return http.StatusNotFound, "this is a RocketMQ remoting port, and this server has no HTTP door\n"
 	}
 	err := error(nil)
 	if s.cfg.Ready != nil {
@@ -74,38 +74,14 @@ func (s *Server) answerPath(path string) (status int, text string) {
 	return http.StatusOK, "ok\n"
 }
 
-// explain tells a client that speaks HTTP where it is not served, in its own protocol, before the connection
-// is closed.
-func (s *Server) explain(c *Conn, k kind) {
-	if err := c.sock.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-		return
-	}
-	text := s.pointer(k)
-	var b []byte
-	switch k {
-	case kindHTTP1:
-		b = []byte("HTTP/1.1 421 Misdirected Request\r\nContent-Type: text/plain; charset=utf-8\r\n" +
-			"Content-Length: " + strconv.Itoa(len(text)+1) + "\r\nConnection: close\r\n\r\n" + text + "\n")
-	case kindHTTP2:
-		b = appendGoAway(nil, text)
-	default:
-		return
-	}
-	if _, err := c.nc.Write(b); err != nil {
-		s.eng.log.Debug("could not point to the right port", "error", err)
-	}
-}
+// noGRPC is why a client of gRPC is not served where there is no such door.
+const noGRPC = "this server has no gRPC door"
 
-// appendGoAway appends the two HTTP/2 frames of a server that takes no request: empty SETTINGS and GOAWAY
-// with a reason.
-//
-//	length u24 | type u8 (4 SETTINGS, 7 GOAWAY) | flags u8 | stream u32
-//	GOAWAY goes on with: last stream u32 | error u32 | text
-func appendGoAway(b []byte, reason string) []byte {
-	b = append(b, 0, 0, 0, 4, 0, 0, 0, 0, 0)
-	size := 8 + len(reason)
-	b = append(b, byte(size>>16), byte(size>>8), byte(size), 7, 0, 0, 0, 0, 0)
-	b = binary.BigEndian.AppendUint32(b, 0)
-	b = binary.BigEndian.AppendUint32(b, goAwayRefused)
-	return append(b, reason...)
+// goAway tells a client of gRPC in its own protocol that it is not served, before the connection is closed. It may be
+// gone already, and is told nothing then.
+func (c *Conn) goAway() {
+	out := http2.NewFramer(c.nc, nil)
+	_ = c.sock.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = out.WriteSettings()
+	_ = out.WriteGoAway(0, http2.ErrCodeRefusedStream, []byte(noGRPC))
 }

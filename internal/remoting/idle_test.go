@@ -91,7 +91,7 @@ func TestIdleConnectionMemory(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all connections end", func() bool { return h.Stats().Open == 0 })
+	eventually(t, "all connections end", func() bool { return h.Open() == 0 })
 }
 
 // memoryInUse is live heap plus stacks after collection.

@@ -26,8 +26,8 @@ type outgoing struct {
 	listed  bool   // in the engine's flushList, until FlushPending takes it from there
 	err     error  // why the connection ended; nil while it lives
 
-	held     *parking // suspended calls
-	opaque   int32    // of the last request sent
+	held     []*parking // suspended calls, in no order
+	opaque   int32      // of the last request sent
 	requests map[int32]*request
 	room     chan struct{} // closed when the peer has taken enough; nil when nobody waits
 }
@@ -283,11 +283,8 @@ func (c *Conn) park(p *parking) bool {
 	if c.out.err != nil {
 		return false
 	}
-	if c.out.held != nil {
-		c.out.held.prev = p
-	}
-	p.next, p.listed = c.out.held, true
-	c.out.held = p
+	c.out.held = append(c.out.held, p)
+	p.place = len(c.out.held)
 	return true
 }
 
@@ -304,32 +301,24 @@ func (c *Conn) unpark(call *Call) *parking {
 // unparkLocked takes a call that is over out of the held ones, if it is one of them.
 func (c *Conn) unparkLocked(call *Call) *parking {
 	p := call.parked.Swap(nil)
-	if p == nil || !p.listed {
+	if p == nil || p.place == 0 {
 		return p
 	}
-	if p.prev != nil {
-		p.prev.next = p.next
-	} else {
-		c.out.held = p.next
-	}
-	if p.next != nil {
-		p.next.prev = p.prev
-	}
-	p.prev, p.next, p.listed = nil, nil, false
+	last := len(c.out.held) - 1
+	moved := c.out.held[last]
+	c.out.held[p.place-1], c.out.held[last], moved.place = moved, nil, p.place
+	c.out.held, p.place = c.out.held[:last], 0
 	return p
 }
 
 // takeAll empties what waits for the connection, after its end.
-func (o *outgoing) takeAll() (held []*Call, requests map[int32]*request) {
+func (o *outgoing) takeAll() (held []*parking, requests map[int32]*request) {
 	o.Lock()
 	defer o.Unlock()
-	for p := o.held; p != nil; {
-		next := p.next
-		held = append(held, p.call)
-		p.prev, p.next, p.listed = nil, nil, false
-		p = next
+	held, requests = o.held, o.requests
+	for _, p := range held {
+		p.place = 0
 	}
-	requests = o.requests
 	o.held, o.requests = nil, nil
 	return held, requests
 }

@@ -125,14 +125,11 @@ func (c *Conn) takeRequestLocked(r *request) *request {
 	return r
 }
 
-// resolve gives an answer to the request it belongs to. It reports whether there was one.
-func (c *Conn) resolve(cmd *protocol.Command) bool {
-	r := c.takeRequest(cmd.Opaque)
-	if r == nil {
-		return false
+// resolve gives an answer to the request it belongs to, if there is one.
+func (c *Conn) resolve(cmd *protocol.Command) {
+	if r := c.takeRequest(cmd.Opaque); r != nil {
+		r.done(cmd, nil)
 	}
-	r.done(cmd, nil)
-	return true
 }
 
 // expire ends a request whose time is up, unless it is over.

@@ -171,6 +171,9 @@ func (s *Server) unsettled() (calls, owing int) {
 	return calls, owing
 }
 
+// Open returns how many connections are open, of all doors.
+func (s *Server) Open() int { return s.doors.open() }
+
 // FlushPending writes the answers given with ReplyLater: one write a connection, without blocking.
 func (s *Server) FlushPending() { s.eng.pending.flush() }
 
@@ -194,22 +197,4 @@ func (s *Server) conns(onlyNative bool) []*Conn {
 		}
 	}
 	return conns
-}
-
-// Stats is a snapshot of a server. Counts are since its start.
-type Stats struct {
-	Open    int    // connections of all doors
-	Refused uint64 // connections over a limit
-	Broken  uint64 // closed for what the client sent, or for what it did not take
-	Idle    uint64 // closed for silence
-	Unasked uint64 // response frames that answered nothing
-}
-
-// Stats returns a snapshot; the numbers need not belong to the same instant.
-func (s *Server) Stats() Stats {
-	n := &s.eng.count
-	return Stats{
-		Open: s.doors.open(), Refused: n.refused.Load(), Broken: n.broken.Load(),
-		Idle: n.idle.Load(), Unasked: n.unasked.Load(),
-	}
 }

@@ -158,9 +158,8 @@ func (c *Conn) readFirst() error {
 // takeProxyHeader consumes the header, in however many pieces it arrives, and lets the connection be from
 // whom it names.
 func (s *Server) takeProxyHeader(c *Conn, k kind) error {
-	if !c.via.trustsProxy(c.remote.Addr()) {
-		return fmt.Errorf("%w: PROXY header from %s, which is not in the trusted networks", ErrNotAllowed,
-			c.remote)
+	if c.via.NoProxy {
+		return fmt.Errorf("%w: PROXY header from %s", ErrNotAllowed, c.remote)
 	}
 	parse := parseProxyV1
 	if k == kindProxyV2 {
@@ -217,41 +216,11 @@ func (s *Server) handshake(c *Conn) error {
 }
 
 // logEndOfSniffing tells about a connection that was closed before anything was served on it.
-func (s *Server) logEndOfSniffing(c *Conn, k kind, err error) {
+func (s *Server) logEndOfSniffing(c *Conn, err error) {
 	if ordinaryEnd(err) {
 		return
 	}
-	s.eng.count.broken.Add(1)
 	s.eng.tarpit.blame(c.remote.Addr(), time.Now())
-	attrs := []slog.Attr{
-		slog.Any("remote_addr", c.remote), slog.String("listener", c.via.Name), slog.Any("error", err),
-	}
-	if k == kindHTTP1 || k == kindHTTP2 {
-		attrs = append(attrs, slog.String("hint", s.pointer(k)))
-	}
-	s.eng.throttle.warn(s.eng.log, "connection refused", attrs...)
-}
-
-// pointer says in a sentence where what was spoken is served.
-func (s *Server) pointer(k kind) string {
-	want, what := ServeHTTP1, "HTTP"
-	if k == kindHTTP2 {
-		want, what = ServeHTTP2, "gRPC"
-	}
-	if (k == kindHTTP2 && s.cfg.HTTP2 == nil) || (k == kindHTTP1 && s.cfg.HTTP1 == nil) {
-		return "this server has no " + what + " door"
-	}
-	for _, l := range s.listeners {
-		if l.Protocols.has(want) {
-			return what + " is served on " + l.shownAddr()
-		}
-	}
-	return what + " is served on no port of this server"
-}
-
-func (l *Listener) shownAddr() string {
-	if l.Advertised != "" {
-		return l.Advertised
-	}
-	return l.Addr
+	s.eng.throttle.warn(s.eng.log, "connection refused", slog.Any("remote_addr", c.remote),
+		slog.String("listener", c.via.Name), slog.Any("error", err))
 }

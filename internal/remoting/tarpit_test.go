@@ -65,7 +65,7 @@ func TestWaitingInTheTarpitCostsNoRoom(t *testing.T) {
 	for range conns {
 		write(t, h.dial(t), claim)
 	}
-	eventually(t, "all are accepted", func() bool { return h.Stats().Open == conns })
+	eventually(t, "all are accepted", func() bool { return h.Open() == conns })
 	each := (int64(memoryInUse()) - int64(before)) / conns
 	t.Logf("%d bytes each", each)
 	if each > 24<<10 { // both ends of the connection, in this process

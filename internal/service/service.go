@@ -17,7 +17,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -169,9 +168,6 @@ func (s *Service) assemble(routes []remoting.Route, set *settings) error {
 	return err
 }
 
-// nobody is a range from which no connection comes: without proxyProtocolEnable no PROXY header is believed.
-var nobody = netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
-
 // listeners are the configured ports. Each serves every protocol; their names say what each is for.
 func (s *Service) listeners() []remoting.Listener {
 	var all []remoting.Listener
@@ -200,10 +196,7 @@ func (s *Service) listeners() []remoting.Listener {
 		all = append(all, remoting.Listener{Name: "extra", Addr: addr, Advertised: advertised})
 	}
 	for i := range all {
-		all[i].TLS = remoting.TLSMode(s.cfg.TLS.Mode)
-		if !s.cfg.Listen.ProxyProtocol {
-			all[i].ProxyFrom = []netip.Prefix{nobody}
-		}
+		all[i].TLS, all[i].NoProxy = remoting.TLSMode(s.cfg.TLS.Mode), !s.cfg.Listen.ProxyProtocol
 	}
 	return all
 }

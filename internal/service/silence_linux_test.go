@@ -119,7 +119,7 @@ func TestC151SilentLossOfAConnection(t *testing.T) {
 	addr := net.JoinHostPort(n.host, port)
 	w.topic("t", 1)
 	w.group("g")
-	healthy := w.svc.server.Stats().Open
+	healthy := w.svc.server.Open()
 
 	far, err := remoting.NewClient(remoting.ClientConfig{Addr: addr, Language: protocol.LanguageGo})
 	if err != nil {
@@ -181,14 +181,14 @@ func TestC151SilentLossOfAConnection(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("three connections from afar", func() bool { return w.svc.server.Stats().Open == healthy+3 })
+	w.eventually("three connections from afar", func() bool { return w.svc.server.Open() == healthy+3 })
 
 	n.cut()
 	since := time.Now()
 	w.send("t", 0, "", "into the void")
-	for tick := time.NewTicker(100 * time.Millisecond); w.svc.server.Stats().Open > healthy; <-tick.C {
+	for tick := time.NewTicker(100 * time.Millisecond); w.svc.server.Open() > healthy; <-tick.C {
 		if time.Since(since) > time.Minute {
-			t.Fatalf("%d connections are still held after a minute", w.svc.server.Stats().Open-healthy)
+			t.Fatalf("%d connections are still held after a minute", w.svc.server.Open()-healthy)
 		}
 	}
 	t.Logf("the server let go of its silent peers after %v", time.Since(since).Round(time.Second))
