@@ -100,8 +100,8 @@ func appendBinaryHeader(dst []byte, cmd *Command, h Header) []byte {
 	dst = appendLongString(dst, cutRemark(cmd.Remark))
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
-	if h != nil || cmd.Ext.n > 0 {
-		dst = appendExt(dst, cmd, h)
+	if h != nil {
+		dst = appendExt(dst, cmd.Serialize, h)
 	}
 	putUint32(dst[start:], len(dst)-start-4)
 	return dst

@@ -45,7 +45,7 @@ func TestDecodeBinary(t *testing.T) {
 	if diff := cmp.Diff(want, plainOf(&got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	again := AppendFrame(nil, &got, nil)[FrameLengthBytes:]
+	again := encodeAgain(&got)[FrameLengthBytes:]
 	if len(again) != 4+len(header)+4 {
 		t.Errorf("encoded again: %d bytes, want %d", len(again), 4+len(header)+4)
 	}

@@ -187,14 +187,8 @@ func (c *bodyCodec) language(name string, v *LanguageCode) {
 		c.out = appendJSONString(c.out, v.String())
 		return
 	}
-	text, null := c.in.scalar()
-	if null {
-		return
-	}
-	if n, ok := parseInt(aliasString(text)); ok {
-		*v = languageOf(n)
-	} else {
-		*v = ParseLanguage(aliasString(text))
+	if language, known := c.in.language(); known {
+		*v = language
 	}
 }
 

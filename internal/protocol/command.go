@@ -42,7 +42,7 @@ const (
 
 // Command is one decoded frame, or the fixed part of one to be written. Code is a Code in a request and a
 // ResponseCode in an answer (FlagResponse). Its strings and slices alias the frame; see DecodeFrame. A
-// Command may be copied as long as only one copy's Ext is changed afterwards.
+// Command may be copied as long as only one of the copies is decoded into again.
 type Command struct {
 	Code      int32
 	Version   int32 // ordinal of the sender's release

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -15,10 +16,9 @@ const MaxExtFields = 1024
 const inlineFields = 16
 
 // Ext is the ordered list of a frame's ext fields: names and values as text. After decoding, the strings it
-// returns alias the frame. When a name occurs twice, the later field counts. The zero Ext is empty and
-// ready for use. It is not safe for concurrent use while it changes.
+// returns alias the frame. When a name occurs twice, the later field counts. The zero Ext is empty.
 type Ext struct {
-	src    []byte // the bytes all fields point into; only its owner appends
+	src    []byte // the bytes all fields point into
 	n      int
 	inline [inlineFields]extField
 	more   []extField // fields from inlineFields on
@@ -58,20 +58,21 @@ func (e *Ext) Value(key string) string {
 	return value
 }
 
-// Set gives the field called key the value, adding the field when there is none. It copies both strings.
-// Set on a decoded Ext copies the header first, so the frame is left alone.
-func (e *Ext) Set(key, value string) {
-	if i := e.find(key); i >= 0 {
-		e.field(i).value = e.store(value)
-		return
-	}
-	e.push(extField{key: e.store(key), value: e.store(value)})
-}
-
 // Sorted yields the fields in ascending order of their names, of a repeated name the one that counts.
 func (e *Ext) Sorted() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		for _, i := range e.order() {
+		sorted := make([]int, 0, e.n) // indexes
+		for i := range e.n {
+			at, again := slices.BinarySearchFunc(sorted, e.text(e.field(i).key), func(of int, key string) int {
+				return strings.Compare(e.text(e.field(of).key), key)
+			})
+			if again {
+				sorted[at] = i
+			} else {
+				sorted = slices.Insert(sorted, at, i)
+			}
+		}
+		for _, i := range sorted {
 			if !yield(e.At(i)) {
 				return
 			}
@@ -113,31 +114,4 @@ func (e *Ext) find(key string) int {
 		}
 	}
 	return -1
-}
-
-func (e *Ext) store(text string) span {
-	s := span{off: uint32(len(e.src)), len: uint32(len(text))}
-	e.src = append(e.src, text...)
-	return s
-}
-
-// order returns the indexes of the fields sorted by name, without those that a later field of the same name
-// replaces.
-func (e *Ext) order() []int {
-	sorted := make([]int, 0, e.n)
-	for i := range e.n {
-		key := e.text(e.field(i).key)
-		at := len(sorted)
-		for at > 0 && strings.Compare(e.text(e.field(sorted[at-1]).key), key) > 0 {
-			at--
-		}
-		if at > 0 && e.text(e.field(sorted[at-1]).key) == key {
-			sorted[at-1] = i
-			continue
-		}
-		sorted = append(sorted, 0)
-		copy(sorted[at+1:], sorted[at:])
-		sorted[at] = i
-	}
-	return sorted
 }

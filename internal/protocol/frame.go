@@ -89,7 +89,7 @@ func badFrame(offset int, format string, args ...any) error {
 }
 
 // AppendFrame appends a whole frame, length word included, to dst: cmd's fixed part, the fields of h (nil
-// for none) merged with those of cmd.Ext, cmd.Body and then the parts of body. The header's form is
+// for none; those of cmd.Ext are not written), cmd.Body and then the parts of body. The header's form is
 // cmd.Serialize. An answer whose code is outside int16 is written as SystemError. The caller keeps bodies
 // below MaxFrameBytes; a header beyond 16 MiB panics.
 func AppendFrame(dst []byte, cmd *Command, h Header, body ...[]byte) []byte {
@@ -125,15 +125,11 @@ func AppendFrameHead(dst []byte, cmd *Command, h Header, bodyBytes int) []byte {
 	return dst
 }
 
-// appendExt appends the fields of h and of cmd's Ext. Headers of the hot codes are called directly: through
-// the interface the writer would have to live on the heap, an allocation for each answer.
-func appendExt(dst []byte, cmd *Command, h Header) []byte {
-	w := ExtWriter{dst: dst, binary: cmd.Serialize == SerializeROCKETMQ}
-	if cmd.Ext.n > 0 {
-		w.extra, w.order = &cmd.Ext, cmd.Ext.order()
-	}
+// appendExt appends the fields of h. Headers of the hot codes are called directly: through the interface the
+// writer would have to live on the heap, an allocation for each answer.
+func appendExt(dst []byte, form SerializeType, h Header) []byte {
+	w := ExtWriter{dst: dst, binary: form == SerializeROCKETMQ}
 	switch h := h.(type) {
-	case nil:
 	case *SendMessageResponseHeader:
 		h.AppendExt(&w)
 	case *PullMessageResponseHeader:
@@ -145,7 +141,6 @@ func appendExt(dst []byte, cmd *Command, h Header) []byte {
 		h.AppendExt(&escaping)
 		w = escaping
 	}
-	w.rest()
 	return w.dst
 }
 

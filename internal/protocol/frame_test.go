@@ -143,62 +143,50 @@ func TestAppendFrame(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		cmd    Command
-		ext    []string
 		header Header
 		want   string // the JSON header
 	}{
 		{
 			"request",
 			Command{Code: 105, Version: 513},
-			nil, &GetRouteInfoRequestHeader{Topic: "T"},
+			&GetRouteInfoRequestHeader{Topic: "T"},
 			`{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":0,` +
 				`"serializeTypeCurrentRPC":"JSON","version":513}`,
 		},
 		{
 			"nothing to say",
 			Command{Flag: FlagResponse, Opaque: -1, Language: LanguageGo},
-			nil, nil,
+			nil,
 			`{"code":0,"flag":1,"language":"GO","opaque":-1,"serializeTypeCurrentRPC":"JSON","version":0}`,
 		},
 		{
 			"a header without fields",
 			Command{},
-			nil, &HeartbeatResponseHeader{},
+			&HeartbeatResponseHeader{},
 			`{"code":0,"extFields":{},"flag":0,"language":"JAVA","opaque":0,"serializeTypeCurrentRPC":"JSON","version":0}`,
 		},
 		{
 			"remark with escapes",
 			Command{Code: 1, Flag: 1, Remark: "a\"b\\c/\x00\x08\t\n\x0b\f\r\x1f\x7f é中😀\xff"},
-			nil, nil,
+			nil,
 			`{"code":1,"flag":1,"language":"JAVA","opaque":0,"remark":"a\"b\\c/\u0000\b\t\n\u000b\f\r\u001f` + "\x7f é中😀\uFFFD" +
 				`","serializeTypeCurrentRPC":"JSON","version":0}`,
 		},
 		{
-			"own ext fields merged and overruled",
-			Command{},
-			[]string{"zone", "z", "offset", "lost", "a\"b", "1", "r", "2"},
-			&SearchOffsetResponseHeader{Offset: -7},
-			`{"code":0,"extFields":{"a\"b":"1","offset":"-7","r":"2","zone":"z"},"flag":0,"language":"JAVA","opaque":0,` +
-				`"serializeTypeCurrentRPC":"JSON","version":0}`,
-		},
-		{
 			"an answer's code stays in int16",
 			Command{Code: math.MaxInt16 + 1, Flag: FlagResponse},
-			nil, nil,
+			nil,
 			`{"code":1,"flag":1,"language":"JAVA","opaque":0,"serializeTypeCurrentRPC":"JSON","version":0}`,
 		},
 		{
 			"a request's does not",
 			Command{Code: int32(NotifyUnsubscribeLite)},
-			nil, nil,
+			nil,
 			`{"code":200073,"flag":0,"language":"JAVA","opaque":0,"serializeTypeCurrentRPC":"JSON","version":0}`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			for i := 0; i < len(tc.ext); i += 2 {
-				tc.cmd.Ext.Set(tc.ext[i], tc.ext[i+1])
-			}
 			tc.cmd.Body = []byte("one")
 			got := AppendFrame([]byte("before"), &tc.cmd, tc.header, []byte("two"), nil, []byte("three"))
 			want := append(binary.BigEndian.AppendUint32([]byte("before"), uint32(4+len(tc.want)+11)),

@@ -53,7 +53,7 @@ func checkFrame(t *testing.T, frame []byte) {
 // command whose text is no UTF-8 comes back repaired, with U+FFFD, and is compared from then on.
 func checkSame(t *testing.T, c *Command) {
 	t.Helper()
-	first := AppendFrame(nil, c, nil)
+	first := encodeAgain(c)
 	if n, err := FrameSize(first); err != nil {
 		return // grew over the limit, by escapes
 	} else if n != len(first)-FrameLengthBytes {
@@ -63,7 +63,7 @@ func checkSame(t *testing.T, c *Command) {
 	if err != nil {
 		t.Fatalf("%v: %q", err, first)
 	}
-	if second := AppendFrame(nil, &again, nil); !bytes.Equal(first, second) {
+	if second := encodeAgain(&again); !bytes.Equal(first, second) {
 		t.Fatalf("encoded again differs:\n%q\n%q", first, second)
 	}
 	want, got := plainOf(c), plainOf(&again)

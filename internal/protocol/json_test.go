@@ -45,6 +45,11 @@ func TestDecodeJSON(t *testing.T) {
 		{"language of another kind", `{"language":[]}`, plain{Language: LanguageOther}},
 		{"remark of another kind", `{"remark":5}`, plain{Remark: "5"}},
 		{"comma before the brace", `{"code":10,"extFields":{"a":"b",},}`, plain{Code: 10, Ext: map[string]string{"a": "b"}}},
+		{
+			"commas too many and missing, names without quotes",
+			`{,code:1,,"extFields":{"a":"b" "c":"d",,}"flag":2}`,
+			plain{Code: 1, Flag: 2, Ext: map[string]string{"a": "b", "c": "d"}},
+		},
 		{"later wins", `{"code":1,"code":2,"extFields":{"a":"1","a":"2"}}`, plain{Code: 2, Ext: map[string]string{"a": "2"}}},
 		{"extremes", `{"code":-2147483648,"opaque":2147483647}`, plain{Code: -2147483648, Opaque: 2147483647}},
 		{
@@ -81,12 +86,12 @@ func TestDecodeJSONRefuses(t *testing.T) {
 	manyNumbers := `{"extFields":{` + strings.Repeat(`"k":1,`, MaxExtFields+1) + `}}`
 	for _, header := range []string{
 		``, ` `, `[]`, `null`, `"x"`, `1`, `{`, `}`, `{"`, `{"code`, `{"code"`, `{"code"}`, `{"code":`, `{"code":}`, `{"code":1`,
-		`{"code":1,`, `{"code":1,,}`, `{,}`, `{"code" 1}`, `{code:1}`, `{"code":1}x`, `{"code":1}{}`, `{"code":1 "flag":0}`,
+		`{"code":1,`, `{"code" 1}`, `{"code":1}x`, `{"code":1}{}`,
 		`{"code":2147483648}`, `{"code":99999999999999999999}`, `{"code":1.5}`, `{"code":"x"}`, `{"code":true}`, `{"code":{}}`,
 		`{"code":0x10}`, `{"remark":"x`, `{"remark":"\`, `{"remark":"\"`, `{"remark":"\q"}`, `{"remark":"\u12"}`, `{"remark":"\u12`,
-		`{"remark":"\u00g0"}`, `{"remark":'x'}`, `{"extFields":"x"}`, `{"extFields":[]}`, `{"extFields":1}`, `{"extFields":{`,
+		`{"remark":"\u00g0"}`, `{"extFields":"x"}`, `{"extFields":[]}`, `{"extFields":1}`, `{"extFields":{`,
 		`{"extFields":{"a`, `{"extFields":{"a"`, `{"extFields":{"a":`, `{"extFields":{"a":"`, `{"extFields":{"a":"b`, `{"extFields":{"a":"b"`,
-		`{"extFields":{"a":"b",`, `{"extFields":{"a":"b"}`, `{"extFields":{"a":"b" "c":"d"}}`, `{"extFields":{"a":"\`, `{"extFields":{"a":"\u0001`,
+		`{"extFields":{"a":"b",`, `{"extFields":{"a":"b"}`, `{"extFields":{"a":"\`, `{"extFields":{"a":"\u0001`,
 		`{"extFields":{"a":"\x"}}`, `{"extFields":{"\":"b"}}`, `{"x":[}`, `{"x":[[`, `{"x":{"a":"`, `{"x":{"a":"\`, "{\"code\":1}\x00", "{\x00}",
 		manyFields, manyNumbers,
 	} {
@@ -107,11 +112,12 @@ func TestDecodeJSONRefuses(t *testing.T) {
 // TestDeepNesting shows that nesting costs neither stack nor time beyond its length.
 func TestDeepNesting(t *testing.T) {
 	t.Parallel()
-	const depth = 1 << 20
-	header := `{"x":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `,"code":9}`
-	c, err := DecodeFrame(frameOf(SerializeJSON, header, ""))
-	if err != nil || c.Code != 9 {
-		t.Errorf("got code %d, %v", c.Code, err)
+	for _, depth := range []int{maxBodyDepth, maxBodyDepth + 1, 1 << 20} {
+		header := `{"x":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `,"code":9}`
+		c, err := DecodeFrame(frameOf(SerializeJSON, header, ""))
+		if fits := depth <= maxBodyDepth; fits != (err == nil) || fits && c.Code != 9 {
+			t.Errorf("%d deep: code %d, %v", depth, c.Code, err)
+		}
 	}
 }
 
@@ -126,7 +132,7 @@ func TestJSONKeepsManyFields(t *testing.T) {
 	}
 	for _, form := range []SerializeType{SerializeJSON, SerializeROCKETMQ} {
 		cmd.Serialize = form
-		got, err := DecodeFrame(AppendFrame(nil, &cmd, nil)[FrameLengthBytes:])
+		got, err := DecodeFrame(encodeAgain(&cmd)[FrameLengthBytes:])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,14 +11,14 @@ import (
 // escapes mean over them: the result is never longer. Properties are full of escapes (fastjson writes their
 // separators as \u0001 and \u0002), so this is the way of most sends, and a buffer of its own would be an
 // allocation for each.
-func (r *jsonReader) escaped(start, i int) span {
-	b, w := r.b, i
+func (r *lenient) escaped(start, i int) []byte {
+	b, w := r.data, i
 	for i < len(b) && b[i] == '\\' {
 		var n int
 		if w, n = r.escape(w, i); n == 0 {
 			r.pos = i
 			r.fail("an unknown escape")
-			return span{}
+			return nil
 		}
 		i += n
 		next := stringEnd(b, i)
@@ -26,17 +26,17 @@ func (r *jsonReader) escaped(start, i int) span {
 		i = next
 	}
 	if i == len(b) {
-		r.fail("it ends inside a string")
-		return span{}
+		r.fail("string without end")
+		return nil
 	}
 	r.pos = i + 1
-	return span{off: uint32(start), len: uint32(w - start)}
+	return b[start:w]
 }
 
 // escape resolves the escape at i into b[w:] and returns the position behind what it wrote and how many
 // bytes it read, 0 for an escape that is unknown or cut.
-func (r *jsonReader) escape(w, i int) (int, int) {
-	b := r.b
+func (r *lenient) escape(w, i int) (int, int) {
+	b := r.data
 	if len(b)-i < 2 {
 		return w, 0
 	}
@@ -72,8 +72,8 @@ func (r *jsonReader) escape(w, i int) (int, int) {
 }
 
 // unicode resolves \uXXXX, two of them for a surrogate pair. Half a pair becomes U+FFFD.
-func (r *jsonReader) unicode(w, i int) (int, int) {
-	b := r.b
+func (r *lenient) unicode(w, i int) (int, int) {
+	b := r.data
 	u, ok := hexUnit(b, i+2)
 	if !ok {
 		return w, 0

@@ -11,8 +11,8 @@ import (
 // "name":"value" with nothing between, and leaves the first other one, or the end, to the caller. It is
 // what fields does, in one loop without calls: it and the other functions of this file take the decoding of
 // a send header (frame and typed header, 400 bytes) from 510 to 390 ns.
-func (r *jsonReader) plainFields(ext *Ext) {
-	b, i := r.b, r.pos
+func (r *lenient) plainFields(ext *Ext) {
+	b, i := r.data, r.pos
 	for ext.n < MaxExtFields && i < len(b) && b[i] == '"' {
 		key := i + 1
 		end := key + 1 // the names of V2 sends are letters
@@ -25,12 +25,12 @@ func (r *jsonReader) plainFields(ext *Ext) {
 		value := span{off: uint32(end + 3)}
 		i = stringEnd(b, end+3)
 		if i < len(b) && b[i] == '\\' {
-			value = r.escaped(end+3, i)
+			value.len = uint32(len(r.escaped(end+3, i)))
 			i = r.pos - 1
 		} else {
 			value.len = uint32(i - end - 3)
 		}
-		if i >= len(b)-1 || r.err != nil {
+		if i >= len(b)-1 || r.failed {
 			r.fail("it ends inside the ext fields")
 			return
 		}
@@ -45,23 +45,23 @@ func (r *jsonReader) plainFields(ext *Ext) {
 
 // plainMember moves over the comma, the name and the colon of a further member when nothing stands between
 // them. It leaves anything else, an escape in the name included, to the caller.
-func (r *jsonReader) plainMember() (span, bool) {
-	b, start := r.b, r.pos+2
+func (r *lenient) plainMember() ([]byte, bool) {
+	b, start := r.data, r.pos+2
 	if start >= len(b) || b[start-2] != ',' || b[start-1] != '"' {
-		return span{}, false
+		return nil, false
 	}
 	end := stringEnd(b, start)
 	if end+1 >= len(b) || b[end] != '"' || b[end+1] != ':' {
-		return span{}, false
+		return nil, false
 	}
 	r.pos = end + 2
-	return span{off: uint32(start), len: uint32(end - start)}, true
+	return b[start:end], true
 }
 
 // plainInt reads a bare number of at most 9 digits that a comma or a brace follows, and reports whether
 // there was one.
-func (r *jsonReader) plainInt() (int32, bool) {
-	b, i, n := r.b, r.pos, int32(0)
+func (r *lenient) plainInt() (int32, bool) {
+	b, i, n := r.data, r.pos, int32(0)
 	start := i
 	for i < len(b) && b[i]-'0' <= 9 {
 		n = n*10 + int32(b[i]-'0')

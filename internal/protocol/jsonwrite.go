@@ -13,9 +13,9 @@ import (
 func appendJSONHeader(dst []byte, cmd *Command, h Header) []byte {
 	dst = append(dst, `{"code":`...)
 	dst = strconv.AppendInt(dst, int64(wireCode(cmd)), 10)
-	if h != nil || cmd.Ext.n > 0 {
+	if h != nil {
 		dst = append(dst, `,"extFields":{`...)
-		dst = appendExt(dst, cmd, h)
+		dst = appendExt(dst, cmd.Serialize, h)
 		if dst[len(dst)-1] == ',' {
 			dst = dst[:len(dst)-1]
 		}

@@ -2,10 +2,7 @@
 
 package protocol
 
-import (
-	"slices"
-	"strconv"
-)
+import "slices"
 
 // LanguageCode says what the sender is written in.
 type LanguageCode uint8
@@ -24,13 +21,4 @@ func languageOf(ordinal int64) LanguageCode {
 		return LanguageOther
 	}
 	return LanguageCode(ordinal)
-}
-
-// parseLanguageNumber reads a language given as a number in a JSON header.
-func parseLanguageNumber(digits string) LanguageCode {
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil {
-		return LanguageOther
-	}
-	return languageOf(n)
 }

@@ -33,6 +33,7 @@ type lenient struct {
 	errPos   int // where the first error happened
 	reason   string
 	failed   bool
+	inPlace  bool // escapes are resolved in data itself
 }
 
 // fail keeps the first error.
@@ -54,6 +55,13 @@ func (r *lenient) expected(what string) {
 
 // peek skips white space and returns the byte it stops at, 0 at the end.
 func (r *lenient) peek() byte {
+	if r.pos < len(r.data) && r.data[r.pos] > ' ' {
+		return r.data[r.pos]
+	}
+	return r.skipSpace()
+}
+
+func (r *lenient) skipSpace() byte {
 	for r.pos < len(r.data) {
 		switch c := r.data[r.pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -247,23 +255,27 @@ func (r *lenient) skipQuoted() {
 // quoted reads a string's content. Without escapes it aliases the text.
 func (r *lenient) quoted() []byte {
 	start := r.pos + 1
-	end := bytes.IndexByte(r.data[start:], '"')
-	if end >= 0 && bytes.IndexByte(r.data[start:start+end], '\\') < 0 {
-		r.pos = start + end + 1
-		return r.data[start : start+end]
+	end := stringEnd(r.data, start)
+	switch {
+	case end == len(r.data):
+		r.fail("string without end")
+		return nil
+	case r.data[end] == '"':
+		r.pos = end + 1
+		return r.data[start:end]
+	case r.inPlace:
+		return r.escaped(start, end)
 	}
-	r.skipQuoted()
-	if r.failed {
+	if r.skipQuoted(); r.failed {
 		return nil
 	}
-	copied := jsonReader{b: bytes.Clone(r.data[start:r.pos])} // the escapes are resolved in place
-	text := copied.escaped(0, bytes.IndexByte(copied.b, '\\'))
-	if copied.err != nil {
+	copied := lenient{data: bytes.Clone(r.data[start:r.pos])} // the escapes are resolved in place
+	text := copied.escaped(0, end-start)
+	if copied.failed {
 		r.pos = start
 		r.fail("string with an unknown escape")
-		return nil
 	}
-	return copied.b[text.off : text.off+text.len]
+	return text
 }
 
 // integer reads a whole number: bare or in quotes, also as 5.0 or 5e0 or with Java's suffix L. null and ""

@@ -108,7 +108,7 @@ func TestWireEncode(t *testing.T) {
 		t.Run(v.file, func(t *testing.T) {
 			t.Parallel()
 			c := v.decode(t)
-			got := AppendFrame(nil, &c, nil)
+			got := encodeAgain(&c)
 			if c.Language == LanguageGo {
 				again, err := DecodeFrame(slices.Clone(got[FrameLengthBytes:]))
 				if err != nil {

@@ -78,8 +78,7 @@ func TestHooksSeeEveryOutcome(t *testing.T) {
 	write(t, nc, frameOf(codeEcho, 1, nil, nil))
 	readFrame(t, nc)
 	oneWay := protocol.Command{Code: int32(codeEcho), Flag: protocol.FlagOneWay}
-	oneWay.Ext.Set("topic", "quiet")
-	write(t, nc, protocol.AppendFrame(nil, &oneWay, nil))
+	write(t, nc, protocol.AppendFrame(nil, &oneWay, fields{"topic": "quiet"}))
 	write(t, nc, frameOf(protocol.SendMessage, 2, nil, nil))
 	readFrame(t, nc)
 	write(t, nc, frameOf(4711, 3, nil, nil))

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -178,6 +180,17 @@ func (h *harness) dial(t testing.TB) net.Conn {
 func frameOf(code protocol.Code, opaque int32, h protocol.Header, body []byte) []byte {
 	cmd := protocol.Command{Code: int32(code), Opaque: opaque, Version: protocol.VersionCurrent}
 	return protocol.AppendFrame(nil, &cmd, h, body)
+}
+
+// fields is a header of any fields.
+type fields map[string]string
+
+func (fields) DecodeExt(*protocol.Ext) error { return nil }
+
+func (f fields) AppendExt(w *protocol.ExtWriter) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		w.String(name, f[name])
+	}
 }
 
 func write(t testing.TB, nc net.Conn, b []byte) {

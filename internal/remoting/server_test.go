@@ -163,10 +163,11 @@ func TestC011MissingField(t *testing.T) {
 	)
 	nc := h.dial(t)
 	cmd := protocol.Command{Code: int32(protocol.QueryMessage), Opaque: 9}
-	for _, kv := range [][2]string{{"topic", "t"}, {"key", "k"}, {"maxNum", "1"}, {"begin", "0"}, {"end", "9"}} {
-		cmd.Ext.Set(kv[0], kv[1])
-	}
-	write(t, nc, protocol.AppendFrame(nil, &cmd, nil))
+	write(
+		t,
+		nc,
+		protocol.AppendFrame(nil, &cmd, fields{"topic": "t", "key": "k", "maxNum": "1", "begin": "0", "end": "9"}),
+	)
 	got := readFrame(t, nc)
 	if got.Code != int32(protocol.SystemError) || !strings.Contains(got.Remark, "beginTimestamp") {
 		t.Fatalf("got %d %q", got.Code, got.Remark)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -89,14 +90,32 @@ type peer struct{}
 func (peer) ID() uint64                 { return 1 }
 func (peer) RemoteAddr() netip.AddrPort { return netip.MustParseAddrPort("192.0.2.7:4711") }
 
-// run dispatches a call of that code with these native fields.
-func run(t *testing.T, w *world, c *remoting.Call, fields map[string]string, process remoting.Processor) {
+// fields is a native header of any fields.
+type fields map[string]string
+
+func (fields) DecodeExt(*protocol.Ext) error { return nil }
+
+func (f fields) AppendExt(w *protocol.ExtWriter) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		w.String(name, f[name])
+	}
+}
+
+// ext returns the fields as a server reads them.
+func (f fields) ext(t *testing.T) *protocol.Ext {
 	t.Helper()
-	if fields != nil {
-		c.Ext = new(protocol.Ext)
-		for k, v := range fields {
-			c.Ext.Set(k, v)
-		}
+	c, err := protocol.DecodeFrame(protocol.AppendFrame(nil, &protocol.Command{}, f)[protocol.FrameLengthBytes:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &c.Ext
+}
+
+// run dispatches a call of that code with these native fields.
+func run(t *testing.T, w *world, c *remoting.Call, native fields, process remoting.Processor) {
+	t.Helper()
+	if native != nil {
+		c.Ext = native.ext(t)
 	}
 	c.Peer = peer{}
 	if c.Protocol == 0 {
@@ -402,8 +421,7 @@ func TestUnsampledCallsDoNotAllocate(t *testing.T) {
 		w := newWorld(t, sampled(ratio))
 		c := call(protocol.SendMessageV2, nil, nil)
 		c.Protocol = remoting.ProtocolRemoting
-		c.Ext = new(protocol.Ext)
-		c.Ext.Set("b", "orders")
+		c.Ext = fields{"b": "orders"}.ext(t)
 		r := &remoting.Response{}
 		ctx := context.Background()
 		if n := testing.AllocsPerRun(1000, func() { w.hook.After(w.hook.Before(ctx, c), c, r, nil) }); n != 0 {
@@ -423,11 +441,10 @@ func TestNativeSpanEndToEnd(t *testing.T) {
 	}
 	defer nc.Close()
 	cmd := protocol.Command{Code: int32(protocol.SendMessageV2), Opaque: 1}
-	for k, v := range map[string]string{"b": "orders", "traceparent": parent} {
-		cmd.Ext.Set(k, v)
-	}
 	for range 2 { // the second reuses what the first was decoded into
-		if _, err := nc.Write(protocol.AppendFrame(nil, &cmd, nil)); err != nil {
+		if _, err := nc.Write(
+			protocol.AppendFrame(nil, &cmd, fields{"b": "orders", "traceparent": parent}),
+		); err != nil {
 			t.Fatal(err)
 		}
 		var word [4]byte
