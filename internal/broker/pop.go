@@ -62,6 +62,9 @@ type PopperConfig struct {
 	MaxPollingSize int
 	// Filters parses subscriptions. Required.
 	Filters *filter.Cache
+	// ClaimsAsync answers receives that are not orderly before their claims are written. Those of the last moments
+	// before a crash are lost: their messages come at once. Source: BrokerConfig appendCkAsync.
+	ClaimsAsync bool
 	// LogEnd returns the end of the log. Required.
 	LogEnd func() message.LogOffset
 	// Flush is called by a worker after a number of Done calls: the moment to write replies out. Required.
@@ -191,6 +194,8 @@ func (p *Popper) again(req *PopRequest, last bool) {
 	case found && req.notify:
 		req.result.Outcome = PopFound
 		p.end(req, nil)
+	case found && p.early(req):
+		p.found(req)
 	case found: // popWritten answers
 	case last || !time.Now().Before(req.until):
 		p.miss(req, PopPollingTimeout)
@@ -199,6 +204,18 @@ func (p *Popper) again(req *PopRequest, last bool) {
 			p.miss(req, outcome)
 		}
 	}
+}
+
+// early tells whether a receive is answered before its claims are written.
+func (p *Popper) early(req *PopRequest) bool { return p.cfg.ClaimsAsync && req.Order == Unordered }
+
+// found answers a receive with messages.
+func (p *Popper) found(req *PopRequest) {
+	r, key := &req.result, req.share.key
+	r.Outcome = PopFound
+	p.stats.Get(key.group, key.topic, len(r.Messages), r.Bytes, time.Since(req.started))
+	p.stats.Popped(key.group, key.topic, len(r.Messages), r.Bytes)
+	p.finish(req, nil)
 }
 
 // miss answers a receive that found nothing.

@@ -376,7 +376,7 @@ func (p *Popper) claim(req *PopRequest, s *popShare) (found bool, err error) {
 		r.Rest += t.rest(q)
 	}
 	w := &req.write
-	if w.Done, w.Owner = popWritten, req; len(r.Messages) == 0 {
+	if w.Done, w.Owner = popWritten, req; len(r.Messages) == 0 || p.early(req) {
 		w = p.aside(s)
 	}
 	if _, err := p.appendLocked(s, w, &c); err != nil {
@@ -478,10 +478,8 @@ func popWritten(w *store.Write, err error) {
 	p, s := req.popper, req.share
 	p.settled(s, err)
 	if err == nil {
-		r := &req.result
-		r.Outcome = PopFound
-		p.stats.Get(s.key.group, s.key.topic, len(r.Messages), r.Bytes, time.Since(req.started))
-		p.stats.Popped(s.key.group, s.key.topic, len(r.Messages), r.Bytes)
+		p.found(req)
+		return
 	}
 	p.finish(req, err)
 }

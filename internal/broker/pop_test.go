@@ -279,3 +279,39 @@ func TestDeletionThatFails(t *testing.T) {
 		}
 	})
 }
+
+// With appendCkAsync a receive does not wait for its claims, an orderly one does; what a crash takes of them comes
+// at once.
+func TestClaimsAsync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := openPopWorld(t, newMemStore(), func(c *PopperConfig) { c.ClaimsAsync = true })
+		w.start()
+		defer func() { w.stop() }()
+		w.topic(t, "T", 1)
+		w.group(t, "g")
+		w.mustSend(t, "T", "first")
+		first := w.pops()
+		if len(first) != 1 {
+			t.Fatal("a receive waited for its claim")
+		}
+		w = w.crash(t)
+		if got := <-w.pops(); got.err != nil || len(got.req.Result().Messages) != 1 {
+			t.Fatal("a message whose claim was lost did not come at once", got.err)
+		}
+		w.settle()
+		w = w.crash(t)
+		if got := <-w.pops(); got.err != nil || len(got.req.Result().Messages) != 0 {
+			t.Fatal("a message came although its claim was stored", got.err)
+		}
+		w.mustSend(t, "T", "second")
+		orderly := w.pops(func(req *PopRequest) { req.Order = OrderGroup })
+		if len(orderly) != 0 {
+			t.Fatal("an orderly receive did not wait for its claim")
+		}
+		w.settle()
+		if got := <-orderly; got.err != nil || len(got.req.Result().Messages) != 1 {
+			t.Fatal(got.err)
+		}
+	})
+}

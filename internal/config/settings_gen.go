@@ -69,6 +69,7 @@ type TLS struct {
 type Store struct {
 	Dir                string        // storePathRootDir: folder of the log and the index
 	FlushDiskType      string        // flushDiskType: SYNC_FLUSH: acknowledged means fsynced; or ASYNC_FLUSH
+	ClaimsAsync        bool          // appendCkAsync: answer pop receives before their claims are written
 	FileReservedTime   time.Duration // fileReservedTime: hours that messages are kept
 	MaxBytes           int64         // maxStoreSize: bytes of log at which the oldest goes, 0 = no limit
 	SegmentBytes       int64         // segmentSize: bytes of one log segment
@@ -278,6 +279,7 @@ func (c *Config) Settings() []Setting {
 		{"tls.client.authServer", "namesrv-tls-verify", "check their certificates", "", false, &c.TLS.AuthServer},
 		{"storePathRootDir", "data", "folder of the log and the index", "", false, &c.Store.Dir},
 		{"flushDiskType", "flush-disk-type", "SYNC_FLUSH: acknowledged means fsynced; or ASYNC_FLUSH", "SYNC_FLUSH ASYNC_FLUSH", false, &c.Store.FlushDiskType},
+		{"appendCkAsync", "append-ck-async", "answer pop receives before their claims are written", "", false, &c.Store.ClaimsAsync},
 		{"fileReservedTime", "retention", "hours that messages are kept", "", true, (*hours)(&c.Store.FileReservedTime)},
 		{"maxStoreSize", "retention-size", "bytes of log at which the oldest goes, 0 = no limit", "", true, &c.Store.MaxBytes},
 		{"segmentSize", "segment-size", "bytes of one log segment", "1 MiB…1 GiB", false, &c.Store.SegmentBytes},

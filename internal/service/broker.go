@@ -212,7 +212,7 @@ func (n *node) share(cfg *config.Config, flush func()) (err error) {
 		BrokerName: n.self.brokerName, BrokerAddr: n.self.storeHost.Addr().String(),
 		ReadDisabled:   cfg.Topic.BrokerPermission&broker.PermRead == 0,
 		MaxPollingSize: cfg.Client.PullQueueCount, MaxBytes: int(cfg.Message.PullBytes), Filters: n.filters,
-		LogEnd: n.store.End, Flush: flush, Logger: n.log,
+		LogEnd: n.store.End, Flush: flush, Logger: n.log, ClaimsAsync: cfg.Store.ClaimsAsync,
 	}, n.topics, n.groups, n.offsets, n.stats, n.store)
 	if err == nil {
 		n.store.OnRetain(n.popper.CarryForward)

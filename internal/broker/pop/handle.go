@@ -5,7 +5,6 @@ package pop
 import (
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -20,6 +19,8 @@ const (
 
 	maxHandleBytes = 512
 	handleFields   = 8 // and one more with the log offset
+	brokerField    = 5
+	maxDigits      = 18 // of a number, so that none overflows
 )
 
 // Handle is a receipt handle: which message was handed out, and by which claim. Its text is the original's,
@@ -44,53 +45,42 @@ type Handle struct {
 // ParseHandle reads the text of a handle. BrokerName aliases it. Errors: *HandleError with Malformed.
 func ParseHandle(text string) (Handle, error) {
 	h := Handle{LogOffset: NoLogOffset}
+	var n [handleFields + 1]int64
 	rest, fields, ok := text, 0, len(text) <= maxHandleBytes
-	for ; ok && rest != ""; fields++ {
-		var field string
-		var more bool
-		field, rest, more = strings.Cut(rest, " ")
-		ok = (rest != "" || !more) && h.set(fields, field)
+	for more := true; ok && more; fields++ {
+		i := 0
+		switch {
+		case fields == len(n):
+			return h, malformed(text)
+		case fields == brokerField:
+			for ; i < len(rest) && rest[i] != ' '; i++ {
+			}
+			h.BrokerName = rest[:i]
+		default:
+			for ; i < len(rest) && i < maxDigits && rest[i]-'0' <= 9; i++ {
+				n[fields] = n[fields]*10 + int64(rest[i]-'0')
+			}
+		}
+		if more = i < len(rest); more {
+			ok, rest = i > 0 && rest[i] == ' ', rest[i+1:]
+		} else {
+			ok = i > 0
+		}
 	}
-	if !ok || fields < handleFields {
-		return h, &HandleError{Handle: text[:min(len(text), maxHandleBytes)], Reason: Malformed}
+	if !ok || fields < handleFields || max(n[3], n[4], n[6]) > math.MaxInt32 {
+		return h, malformed(text)
+	}
+	h.StartOffset, h.PopTime, h.Invisible = message.QueueOffset(n[0]), n[1], n[2]
+	h.ReviveQueueID, h.RetryFlag, h.QueueID = int32(n[3]), int32(n[4]), int32(n[6])
+	h.Offset = message.QueueOffset(n[7])
+	if fields > handleFields {
+		h.LogOffset = message.LogOffset(n[8])
 	}
 	return h, nil
 }
 
-// set takes one field over.
-func (h *Handle) set(i int, field string) bool {
-	if i == 5 {
-		h.BrokerName = field
-		return field != ""
-	}
-	n, err := strconv.ParseInt(field, 10, 64)
-	if err != nil || n < 0 || field[0] == '+' {
-		return false
-	}
-	if (i == 3 || i == 4 || i == 6) && n > math.MaxInt32 {
-		return false
-	}
-	switch i {
-	case 0:
-		h.StartOffset = message.QueueOffset(n)
-	case 1:
-		h.PopTime = n
-	case 2:
-		h.Invisible = n
-	case 3:
-		h.ReviveQueueID = int32(n)
-	case 4:
-		h.RetryFlag = int32(n)
-	case 6:
-		h.QueueID = int32(n)
-	case 7:
-		h.Offset = message.QueueOffset(n)
-	case 8:
-		h.LogOffset = message.LogOffset(n)
-	default:
-		return false
-	}
-	return true
+func malformed(text string) error {
+	return &HandleError{Handle: text[:min(len(text), maxHandleBytes)], Reason: Malformed}
 }
 
 // AppendTo appends the text: nine fields when the handle has a LogOffset, else eight.
