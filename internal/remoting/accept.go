@@ -145,6 +145,10 @@ func (c *Conn) checkSilence(now time.Time) {
 		c.state.active.Store(max(c.state.active.Load(), now.UnixNano()))
 	}
 	silent, due := now.Sub(time.Unix(0, c.state.active.Load())), c.read.due.Load()
+	scarce := now.Sub(time.Unix(0, c.eng.scarce.Load())) < c.eng.limits.FrameTimeout
+	if hurry := c.read.hurry.Load(); hurry > 0 && scarce {
+		due = hurry
+	}
 	switch {
 	case c.state.open.Load() > 0 || c.state.full.Load():
 	case due > 0 && (silent > c.eng.limits.FrameTimeout || now.UnixNano() > due):

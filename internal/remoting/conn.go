@@ -49,6 +49,7 @@ type reading struct {
 	gate  chan struct{}     // of capacity 1, made when first waited on
 	begun int64             // unix nanoseconds: since when the input is one unfinished frame; 0: it is not
 	due   atomic.Int64      // by when that frame must be whole, 0 without one; read by the janitor
+	hurry atomic.Int64      // by when it must be while others wait for the read memory it holds; 0: it holds none
 }
 
 func newConn(eng *engine, nc net.Conn, via *Listener) *Conn {
@@ -87,8 +88,12 @@ func (c *Conn) readLoop() error {
 			return err
 		}
 		c.read.need = need
-		if due := c.frameDue(); due != c.read.due.Load() {
+		if err := c.makeRoom(); err != nil {
+			return err
+		}
+		if due, hurry := c.frameDue(); due != c.read.due.Load() || hurry != c.read.hurry.Load() {
 			c.read.due.Store(due)
+			c.read.hurry.Store(hurry)
 		}
 		if err := c.readMore(); err != nil {
 			return err
@@ -96,18 +101,26 @@ func (c *Conn) readLoop() error {
 	}
 }
 
-// slowestFrame is how slowly a frame may come, in bytes a second, besides twice the FrameTimeout.
-const slowestFrame = 64 << 10
+const (
+	slowestFrame = 64 << 10 // how slowly a frame may come, in bytes a second, besides twice the FrameTimeout
+	hurryFactor  = 16       // how much sooner it must be whole while others wait for the memory it holds
+)
 
-// frameDue returns by when the frame that has begun must be whole, 0 when none has.
-func (c *Conn) frameDue() int64 {
-	if len(c.read.in.data) == 0 {
-		return 0
+// frameDue returns by when the frame that has begun must be whole, and by when while read memory is scarce; 0 when
+// none has, or it holds none.
+func (c *Conn) frameDue() (due, hurry int64) {
+	in := &c.read.in
+	if len(in.data) == 0 {
+		return 0, 0
 	}
 	if c.read.begun == 0 {
 		c.read.begun = time.Now().UnixNano()
 	}
-	return c.read.begun + int64(2*c.eng.limits.FrameTimeout) + int64(c.read.need)*int64(time.Second)/slowestFrame
+	patience := int64(2*c.eng.limits.FrameTimeout) + int64(c.read.need)*int64(time.Second)/slowestFrame
+	if in.booked > 0 || in.turn {
+		hurry = c.read.begun + patience/hurryFactor
+	}
+	return c.read.begun + patience, hurry
 }
 
 // execute dispatches all complete frames at hand. need is how long the input must become before there is
@@ -152,12 +165,24 @@ func (c *Conn) aboutToWait() {
 	c.flush()
 }
 
-// readMore reads once. Frames larger than a chunk grow their buffer within the server's read memory.
+// makeRoom sees to it that a frame larger than a chunk has room within the server's read memory. To wait for that is
+// not the peer's slowness.
+func (c *Conn) makeRoom() error {
+	if !c.read.in.mustGrow(c.read.need) {
+		return c.eng.fitFrame(&c.read.in, c.read.need)
+	}
+	c.read.hurry.Store(0)
+	since := time.Now()
+	err := c.eng.fitFrame(&c.read.in, c.read.need)
+	if c.read.begun > 0 {
+		c.read.begun += int64(time.Since(since))
+	}
+	return err
+}
+
+// readMore reads once.
 func (c *Conn) readMore() error {
 	in := &c.read.in
-	if err := c.eng.fitFrame(in, c.read.need); err != nil {
-		return err
-	}
 	var n int
 	var err error
 	if c.raw.open() {

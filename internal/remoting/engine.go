@@ -31,6 +31,7 @@ type engine struct {
 	pending flushList
 	frames  *semaphore.Weighted // bytes of unfinished large frames
 	turn    *semaphore.Weighted // 1, of the frame that may grow beyond them
+	scarce  atomic.Int64        // unix nanoseconds: when a large frame last waited for memory
 	backlog atomic.Int64        // bytes that writer goroutines are at
 
 	draining atomic.Bool
@@ -92,6 +93,7 @@ func (e *engine) bookFrame(in *inbuf, bytes int64) error {
 		return nil
 	}
 	for deadline := time.Now().Add(e.limits.FrameTimeout); !e.frames.TryAcquire(bytes); {
+		e.scarce.Store(time.Now().UnixNano())
 		ctx, cancel := context.WithTimeout(e.ctx, min(e.limits.FrameTimeout, lookForMemory))
 		err := e.turn.Acquire(ctx, 1)
 		cancel()

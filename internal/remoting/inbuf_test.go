@@ -273,6 +273,35 @@ func TestLargeFramesFinish(t *testing.T) {
 	writers.Wait()
 }
 
+// TestScarceMemoryHurries: frames that trickle must not keep the read memory from a neighbour who sends his at once.
+func TestScarceMemoryHurries(t *testing.T) {
+	t.Parallel()
+	limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 2 * time.Second, MaxFrameBytes: 1 << 20}
+	h := start(t, echoRoutes(), withLimits(limits))
+	frame := frameOf(codeEcho, 1, nil, make([]byte, 900<<10))
+	var trickling sync.WaitGroup
+	for range 3 { // one within the limit, one that grows beyond it, one that waits
+		nc := h.dial(t)
+		trickling.Go(func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			_, err := nc.Write(frame[:600<<10])
+			for at := 600 << 10; err == nil && at < len(frame); at++ {
+				<-tick.C
+				_, err = nc.Write(frame[at : at+1])
+			}
+		})
+	}
+	eventually(t, "the memory is taken", func() bool { return h.eng.scarce.Load() > 0 })
+	good := h.dial(t)
+	write(t, good, frame)
+	if got, err := tryReadFrame(good); err != nil || len(got.Body) != 900<<10 {
+		t.Errorf("%d bytes, %v", len(got.Body), err)
+	}
+	trickling.Wait()
+	h.wantLog(t, ErrSilentFrame.Error())
+}
+
 // TestFreedMemoryIsTaken: who waits for read memory gets what others give back, also while a slow frame has the turn
 // to grow beyond the limit.
 func TestFreedMemoryIsTaken(t *testing.T) {

@@ -147,7 +147,10 @@ func (c *Conn) firstBytes() (kind, error) {
 // readFirst reads once, without a frame in sight.
 func (c *Conn) readFirst() error {
 	c.read.need = len(c.read.in.data) + 1
-	err := c.readMore()
+	err := c.makeRoom()
+	if err == nil {
+		err = c.readMore()
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ErrSilentFrame
 	}
