@@ -32,6 +32,10 @@ const (
 // statusClientGone is what nginx calls a request whose client did not wait.
 const statusClientGone = 499
 
+// retryAfter is in how many seconds a client may come again that is refused for what does not lie with it: a limit of
+// rate is one of a second.
+const retryAfter = "1"
+
 // errStopping is what ends calls that are held when the server stops.
 var errStopping = errors.New("server is stopping")
 
@@ -141,9 +145,12 @@ func (d *door) refusalOf(err error) *refusal {
 // fail answers with an error.
 func (d *door) fail(w http.ResponseWriter, err error) {
 	status, e := d.errorOf(err)
-	if status == http.StatusUnauthorized {
+	switch status {
+	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="roquet", charset="UTF-8"`)
 		w.Header().Add("WWW-Authenticate", `Bearer realm="roquet"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", retryAfter)
 	}
 	d.write(w, typeJSON, status, append(d.encode(e), '\n'))
 }

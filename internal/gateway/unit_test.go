@@ -52,6 +52,25 @@ func TestServiceNotAvailable(t *testing.T) {
 	}
 }
 
+// Who may come again is told when; who need not is not.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[v2.Code]string{
+		v2.Code_TOO_MANY_REQUESTS: "1", v2.Code_TOPIC_NOT_FOUND: "", v2.Code_INTERNAL_ERROR: "",
+	} {
+		w := httptest.NewRecorder()
+		(&door{}).fail(w, refuse(code, "x"))
+		if got := w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%s: Retry-After %q, want %q", code, got, want)
+		}
+	}
+	w := httptest.NewRecorder()
+	(&door{}).fail(w, &protocol.Error{Code: protocol.ServiceNotAvailable, Remark: "disk full"})
+	if got := w.Header().Get("Retry-After"); got != "1" {
+		t.Errorf("disk full: Retry-After %q", got)
+	}
+}
+
 // A handle says the same after a round trip, and nothing else is one.
 func TestHandleRoundTrip(t *testing.T) {
 	t.Parallel()
