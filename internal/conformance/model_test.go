@@ -355,6 +355,8 @@ func (m *model) change(g *modelGroup, x *modelMessage, handle string, invisible,
 	case yes:
 		old := h.receipt
 		m.retire(g, x)
+		// Changed in the millisecond of the receive, to the time it has, it is the same claim by the same handle.
+		m.stale[g.name] = slices.DeleteFunc(m.stale[g.name], func(r modelReceipt) bool { return r.handle == handle })
 		h.receipt, h.early, h.late = old, asked+invisible, now+invisible
 		if h.receipt.handle = handle; invisible == 0 && g.over(h) {
 			m.dies(g, x)
