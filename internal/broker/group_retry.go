@@ -21,16 +21,6 @@ type CustomizedRetryPolicy struct {
 	Next []int64 `json:"next"` // ms
 }
 
-// DefaultRetryDelays are the delays of the default customized policy: those of the eighteen delay levels, in
-// ms. Source: CustomizedRetryPolicy.java.
-func DefaultRetryDelays() []int64 {
-	const s, m, h = int64(1000), int64(60_000), int64(3_600_000)
-	return []int64{
-		1 * s, 5 * s, 10 * s, 30 * s, 1 * m, 2 * m, 3 * m, 4 * m, 5 * m,
-		6 * m, 7 * m, 8 * m, 9 * m, 10 * m, 20 * m, 30 * m, 1 * h, 2 * h,
-	}
-}
-
 // NextDelay returns how long a message waits that was consumed reconsumeTimes times without success before
 // this one, in ms. Source: CustomizedRetryPolicy.java, ExponentialRetryPolicy.java nextDelayDuration.
 func (p *GroupRetryPolicy) NextDelay(reconsumeTimes int) int64 {
@@ -49,9 +39,10 @@ func (p *GroupRetryPolicy) NextDelay(reconsumeTimes int) int64 {
 		}
 		return min(delay, e.Max)
 	}
-	next := DefaultRetryDelays()
 	if p.Customized != nil && len(p.Customized.Next) > 0 {
-		next = p.Customized.Next
+		next := p.Customized.Next
+		return next[min(reconsumeTimes+2, len(next)-1)]
 	}
-	return next[min(reconsumeTimes+2, len(next)-1)]
+	levels := DefaultDelayLevels()
+	return levels.Delay(levels.Clamp(reconsumeTimes + 3)).Milliseconds()
 }

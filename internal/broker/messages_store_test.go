@@ -51,10 +51,7 @@ func openDisk(tb testing.TB, cfg store.Config) *diskBroker {
 	}
 	clients := NewClients(ClientsConfig{Logger: quiet()})
 	stats := NewStats(names, time.Now())
-	levels, err := ParseDelayLevels("0s 1h")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	levels := DelayLevels{0, time.Hour}
 	b.sender = NewSender(SenderConfig{Levels: levels, UniqueIDs: message.NewUniqueIDs(netip.IPv4Unspecified(), 1, 2)},
 		b.topics, b.groups, NewQueueLocks(clients.Alive, quiet()), stats, st)
 	b.puller = NewPuller(

@@ -305,18 +305,18 @@ type PopProgress struct {
 	InFlight  int                 // messages that were received and are not finished
 }
 
-// Each calls fn with how far every group has come in every queue from which it received, in no order.
-func (p *Popper) Each(fn func(group, topic string, queueID int32, at PopProgress)) {
-	for key, s := range p.shares.All() {
+// InFlight is how many messages were received and are not finished, of all groups.
+func (p *Popper) InFlight() (n int) {
+	for _, s := range p.shares.All() {
 		s.mu.Lock()
-		queues := len(s.mu.queues)
-		s.mu.Unlock()
-		for id := range int32(queues) {
-			if at, ok := p.Progress(key.group, key.topic, id); ok {
-				fn(key.group, key.topic, id, at)
+		for _, q := range s.mu.queues {
+			if q != nil {
+				n += q.InFlight()
 			}
 		}
+		s.mu.Unlock()
 	}
+	return n
 }
 
 // Progress returns how far the group has come; false when it has not received from the queue. The messages

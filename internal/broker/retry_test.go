@@ -4,7 +4,6 @@ package broker
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -357,28 +356,13 @@ func (w *world) deliverAll(tb fataler, now time.Time) {
 
 func TestDelayLevelsTable(t *testing.T) {
 	t.Parallel()
-	levels, err := ParseDelayLevels("")
-	if err != nil || levels.Max() != 18 || levels.Delay(1) != time.Second || levels.Delay(18) != 2*time.Hour {
-		t.Fatalf("default table %v, %v", levels, err)
+	levels := DefaultDelayLevels()
+	if levels.Max() != 18 || levels.Delay(1) != time.Second || levels.Delay(18) != 2*time.Hour {
+		t.Fatalf("default table %v", levels)
 	}
 	for asked, want := range map[int]int{-1: 0, 0: 0, 1: 1, 18: 18, 19: 18, 100: 18} {
 		if got := levels.Clamp(asked); got != want {
 			t.Errorf("C078 Clamp(%d) = %d, want %d", asked, got, want)
-		}
-	}
-	own, err := ParseDelayLevels(" 1d  0s 90m ")
-	if err != nil || own.Max() != 3 || own.Delay(1) != 24*time.Hour || own.Delay(2) != 0 ||
-		own.Delay(3) != 90*time.Minute {
-		t.Errorf("own table %v, %v", own, err)
-	}
-	for _, bad := range []string{"1", "s", "1x", "1s -2s", "1.5s", "9999999999999d", strings.Repeat("1s ", 256)} {
-		if _, err := ParseDelayLevels(bad); !refusal(IllegalParameter, "messageDelayLevel "+bad)(err) {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-	for i, ms := range DefaultRetryDelays() {
-		if got := levels.Delay(i + 1); got.Milliseconds() != ms {
-			t.Errorf("level %s: %v, the retry policy has %d ms", strconv.Itoa(i+1), got, ms)
 		}
 	}
 }

@@ -41,13 +41,13 @@ const (
 // SubscriptionData is what a consumer wants of a topic. What Clients gives out is shared and must not be
 // changed.
 type SubscriptionData struct {
-	Topic           string
-	SubString       string // "*", tags joined by ||, or an SQL92 expression
-	ExpressionType  string // TAG or SQL92; empty means TAG
-	Tags            []string
-	Codes           []int32 // hash codes of Tags
-	SubVersion      int64   // the higher one wins inside a group
 	ClassFilterMode bool
+	Codes           []int32 // hash codes of Tags
+	ExpressionType  string  // TAG or SQL92; empty means TAG
+	SubString       string  // "*", tags joined by ||, or an SQL92 expression
+	SubVersion      int64   // the higher one wins inside a group
+	Tags            []string
+	Topic           string
 }
 
 // sameFilter tells whether both want the same messages of the topic.

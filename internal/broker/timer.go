@@ -96,7 +96,7 @@ type timing struct {
 
 func newTiming(levels DelayLevels) timing {
 	if levels.Max() == 0 {
-		levels, _ = ParseDelayLevels("") // the default table is valid, a test parses it
+		levels = DefaultDelayLevels()
 	}
 	return timing{levels, TimerMaxDelay}
 }

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,6 +33,8 @@ const (
 
 // DefaultDelayLevels are RocketMQ's 18 delay levels.
 const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+const maxDelayLevels = 255 // as the broker's
 
 // hostName is the default broker name: the host's name as far as a broker name may contain it.
 func hostName() string {
@@ -170,14 +173,14 @@ func ParseDelayLevels(text string) ([]time.Duration, error) {
 	var levels []time.Duration
 	for word := range strings.FieldsSeq(text) {
 		unit, known := units[word[len(word)-1]]
-		var n int64
-		if _, err := fmt.Sscanf(word[:len(word)-1]+" ", "%d ", &n); err != nil || !known || n < 0 || n > 1_000_000 {
+		n, err := strconv.ParseUint(word[:len(word)-1], 10, 64)
+		if err != nil || !known || n > uint64(100*365*24*time.Hour/unit) {
 			return nil, fmt.Errorf("%q is no delay: wanted a number and one of s, m, h, d", word)
 		}
 		levels = append(levels, time.Duration(n)*unit)
 	}
-	if len(levels) == 0 || len(levels) > 64 {
-		return nil, fmt.Errorf("%d levels: wanted 1 to 64", len(levels))
+	if len(levels) == 0 || len(levels) > maxDelayLevels {
+		return nil, fmt.Errorf("%d levels: wanted 1 to %d", len(levels), maxDelayLevels)
 	}
 	return levels, nil
 }

@@ -196,11 +196,11 @@ func subscriptionOf(entry *v2.SubscriptionEntry, version int64) (protocol.Subscr
 		return protocol.SubscriptionData{}, err
 	}
 	data := protocol.SubscriptionData{
-		Topic: entry.GetTopic().GetName(), SubString: e.text, ExpressionType: e.typ, TagsSet: e.tags,
+		Topic: entry.GetTopic().GetName(), SubString: e.text, ExpressionType: e.typ, Tags: e.tags,
 		SubVersion: version,
 	}
 	for _, tag := range e.tags {
-		data.CodeSet = append(data.CodeSet, int32(message.TagsCode(tag)))
+		data.Codes = append(data.Codes, int32(message.TagsCode(tag)))
 	}
 	return data, nil
 }

@@ -472,11 +472,11 @@ func (b *ConsumerData) fields(c *bodyCodec) {
 // subscription last changed; the highest wins.
 type SubscriptionData struct {
 	ClassFilterMode bool
-	CodeSet         []int32 // Java's hashes of TagsSet
+	Codes           []int32 // Java's hashes of Tags
 	ExpressionType  string  // ExpressionTag, ExpressionSQL92 or empty
 	SubString       string  // "*", "a || b" or an SQL expression
 	SubVersion      int64
-	TagsSet         []string // empty for "*"
+	Tags            []string // empty for "*"
 	Topic           string
 }
 
@@ -484,11 +484,11 @@ func (b *SubscriptionData) setDefaults() { *b = SubscriptionData{ExpressionType:
 
 func (b *SubscriptionData) fields(c *bodyCodec) {
 	c.boolean("classFilterMode", &b.ClassFilterMode)
-	list(c, "codeSet", &b.CodeSet, int32Value)
+	list(c, "codeSet", &b.Codes, int32Value)
 	c.optText("expressionType", &b.ExpressionType)
 	c.optText("subString", &b.SubString)
 	c.int64("subVersion", &b.SubVersion)
-	list(c, "tagsSet", &b.TagsSet, textValue)
+	list(c, "tagsSet", &b.Tags, textValue)
 	c.optText("topic", &b.Topic)
 }
 

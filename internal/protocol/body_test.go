@@ -369,14 +369,14 @@ func TestClientBodies(t *testing.T) {
 					MessageModel:     Clustering,
 					SubscriptionDataSet: []SubscriptionData{
 						{
-							CodeSet: []int32{
+							Codes: []int32{
 								97,
 								-98,
 							},
 							ExpressionType: ExpressionTag,
 							SubString:      "a || b",
 							SubVersion:     1795969806314,
-							TagsSet:        []string{"a", "b"},
+							Tags:           []string{"a", "b"},
 							Topic:          "T",
 						},
 					},
@@ -392,11 +392,11 @@ func TestClientBodies(t *testing.T) {
 					MessageModel: Clustering,
 					SubscriptionDataSet: []SubscriptionData{
 						{
-							CodeSet:        []int32{97},
+							Codes:          []int32{97},
 							ExpressionType: ExpressionTag,
 							SubString:      "a",
 							SubVersion:     1795969806314,
-							TagsSet:        []string{"a"},
+							Tags:           []string{"a"},
 							Topic:          "T",
 						},
 					},
@@ -463,10 +463,7 @@ func TestRegisterBrokerBodyCompressed(t *testing.T) {
 
 func TestBitSet(t *testing.T) {
 	t.Parallel()
-	var s BitSet
-	for _, i := range []int{0, 3, 17, 70} {
-		s.Add(i)
-	}
+	s := BitSet{1 | 1<<3, 0, 1 << 1, 0, 0, 0, 0, 0, 1 << 6} // 0, 3, 17 and 70
 	acks := BatchAckMessageRequestBody{BrokerName: "b", Acks: []BatchAck{
 		{
 			BitSet:              s,

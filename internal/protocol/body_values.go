@@ -59,14 +59,6 @@ func localDate(at time.Time) string {
 // zero byte at the end.
 type BitSet []byte
 
-// Add puts i, at least 0, into the set.
-func (s *BitSet) Add(i int) {
-	for len(*s) <= i/8 {
-		*s = append(*s, 0)
-	}
-	(*s)[i/8] |= 1 << (i % 8)
-}
-
 // All yields the set's numbers in ascending order.
 func (s BitSet) All() iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -48,25 +48,14 @@ func heartbeatOf(c *remoting.Call, body *protocol.HeartbeatData) *broker.Heartbe
 			FromWhere: broker.ConsumeFromWhere(data.ConsumeFromWhere), UnitMode: data.UnitMode,
 		}
 		for j := range data.SubscriptionDataSet {
-			consumer.Subscriptions = append(consumer.Subscriptions, subscriptionOf(&data.SubscriptionDataSet[j]))
+			consumer.Subscriptions = append(
+				consumer.Subscriptions,
+				broker.SubscriptionData(data.SubscriptionDataSet[j]),
+			)
 		}
 		hb.Consumers = append(hb.Consumers, consumer)
 	}
 	return hb
-}
-
-func subscriptionOf(s *protocol.SubscriptionData) broker.SubscriptionData {
-	return broker.SubscriptionData{
-		Topic: s.Topic, SubString: s.SubString, ExpressionType: s.ExpressionType, Tags: s.TagsSet, Codes: s.CodeSet,
-		SubVersion: s.SubVersion, ClassFilterMode: s.ClassFilterMode,
-	}
-}
-
-func subscriptionBody(s *broker.SubscriptionData) protocol.SubscriptionData {
-	return protocol.SubscriptionData{
-		Topic: s.Topic, SubString: s.SubString, ExpressionType: s.ExpressionType, TagsSet: s.Tags, CodeSet: s.Codes,
-		SubVersion: s.SubVersion, ClassFilterMode: s.ClassFilterMode,
-	}
 }
 
 func (s clientRequests) unregister(c *call, h *protocol.UnregisterClientRequestHeader) (answer, error) {

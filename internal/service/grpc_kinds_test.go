@@ -266,10 +266,8 @@ func TestWirePopRequests(t *testing.T) {
 	}
 	acks := &protocol.BatchAckMessageRequestBody{BrokerName: "broker-a", Acks: []protocol.BatchAck{{
 		ConsumerGroup: "g", Topic: "t", Retry: "0", QueueID: 1, PopTimeMillis: h.PopTime, InvisibleTimeMillis: 30_000,
-		ReviveQueueID: h.ReviveQID,
+		ReviveQueueID: h.ReviveQID, BitSet: protocol.BitSet{0b11},
 	}}}
-	acks.Acks[0].BitSet.Add(0)
-	acks.Acks[0].BitSet.Add(1)
 	w.ok(protocol.BatchAckMessage, nil, protocol.EncodeBody(acks))
 	again := w.ok(protocol.PopMessage, popHeader(10_000), nil)
 	rec := message.Record(again.Body)

@@ -63,10 +63,9 @@ func (m *meters) readWatermarks(rows *telemetry.Rows) {
 
 func (m *meters) readBroker(rows *telemetry.Rows) {
 	r := m.node
-	claims := int64(0)
-	r.popper.Each(func(_, _ string, _ int32, p broker.PopProgress) { claims += int64(p.InFlight) })
 	permission := int64(m.node.settings.load().Topic.BrokerPermission)
-	rows.Add(nil, permission, int64(r.topics.Len()), int64(r.groups.Len()), 0, claims, r.clients.Conflicts(),
+	rows.Add(nil, permission, int64(r.topics.Len()), int64(r.groups.Len()), 0,
+		int64(r.popper.InFlight()), r.clients.Conflicts(),
 		int64(r.puller.Held()))
 }
 

@@ -44,11 +44,12 @@ func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 	set("consumeQueueDiskRatio", disk.ratio())
 	set("commitLogDirCapacity", fmt.Sprintf("Total : %s, Free : %s.", humanBytes(disk.total), humanBytes(disk.free)))
 	set("earliestMessageTimeStamp", earliestSegment(s.store))
-	set("pageCacheLockTimeMills", 0)
-	set("dispatchBehindBytes", 0)
-	set("dispatchMaxBuffer", 0)
-	set("remainTransientStoreBufferNumbs", 0)
-	set("remainHowManyDataToCommit", 0)
+	for _, none := range []string{
+		"pageCacheLockTimeMills", "dispatchBehindBytes", "dispatchMaxBuffer", "remainTransientStoreBufferNumbs",
+		"remainHowManyDataToCommit", "EndTransactionQueueSize",
+	} {
+		set(none, 0)
+	}
 	set("remainHowManyDataToFlush", fmt.Sprintf("%d B", s.store.Stats().PendingBytes))
 	err := timerRequests(s).addRuntimeInfo(set)
 	for name, lane := range map[string]*remoting.Lane{
@@ -59,7 +60,6 @@ func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 		set(name+"ThreadPoolQueueCapacity", lane.Capacity())
 		set(name+"ThreadPoolQueueHeadWaitTimeMills", 0)
 	}
-	set("EndTransactionQueueSize", 0)
 	set("EndTransactionThreadPoolQueueCapacity", s.lanes.send.Capacity())
 	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: info})}, err
 }

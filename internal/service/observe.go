@@ -36,7 +36,7 @@ func (s observeRequests) consumerConnections(
 		ConnectionSet:     connections(s.clients.Members(h.ConsumerGroup)),
 	}
 	for topic, sub := range group.Subscriptions {
-		body.SubscriptionTable[topic] = subscriptionBody(sub)
+		body.SubscriptionTable[topic] = protocol.SubscriptionData(*sub)
 	}
 	for _, conflict := range s.clients.ConflictsOf(h.ConsumerGroup) {
 		body.Conflicts = append(body.Conflicts, conflict.String())
@@ -182,8 +182,7 @@ func (s observeRequests) subscription(
 ) (answer, error) {
 	body := &protocol.QuerySubscriptionResponseBody{Group: h.Group, Topic: h.Topic}
 	if sub, ok := s.clients.Subscription(h.Group, h.Topic); ok {
-		said := subscriptionBody(sub)
-		body.SubscriptionData = &said
+		body.SubscriptionData = (*protocol.SubscriptionData)(sub)
 	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
 }

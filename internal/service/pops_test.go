@@ -107,7 +107,7 @@ func TestWirePops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one.BitSet.Add(int(got[2].offset - one.StartOffset))
+	one.BitSet = protocol.BitSet{1 << (got[2].offset - one.StartOffset)}
 	batch.Acks = []protocol.BatchAck{one}
 	w.ok(protocol.BatchAckMessage, nil, protocol.EncodeBody(batch))
 	if again := w.pop("t", "g", 0); len(again) != 0 {

@@ -20,10 +20,9 @@ import (
 type queryRequests struct{ *node }
 
 const (
-	indexTypeUnique    = "U"
-	maxQueryBytes      = 8 << 20 // of one answer
-	maxQueueEntries    = 1024    // of one QUERY_CONSUME_QUEUE
-	queueEntriesAtOnce = 32
+	indexTypeUnique = "U"
+	maxQueryBytes   = 8 << 20 // of one answer
+	maxQueueEntries = 1024    // of one QUERY_CONSUME_QUEUE
 )
 
 func (s queryRequests) byKey(_ *call, h *protocol.QueryMessageRequestHeader) (answer, error) {
@@ -101,8 +100,7 @@ func (s queryRequests) subscription(
 		body.FilterData = fmt.Sprintf("%s@%s is not online!", h.ConsumerGroup, h.Topic)
 		return nil, nil //nolint:nilnil // as above
 	}
-	said := subscriptionBody(sub)
-	body.SubscriptionData = &said
+	body.SubscriptionData = (*protocol.SubscriptionData)(sub)
 	return s.filters.Parse(sub.SubString, sub.ExpressionType)
 }
 

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
@@ -133,9 +134,9 @@ type fetch struct {
 }
 
 func (f *fetch) run() {
-	f.maxCount = orDefault(f.req.MaxCount, DefaultFetchCount)
-	f.maxBytes = orDefault(f.req.MaxBytes, DefaultFetchBytes)
-	scan := max(orDefault(f.req.MaxScan, DefaultFetchScan), f.maxCount)
+	f.maxCount = cmp.Or(max(f.req.MaxCount, 0), DefaultFetchCount)
+	f.maxBytes = cmp.Or(max(f.req.MaxBytes, 0), DefaultFetchBytes)
+	scan := max(cmp.Or(max(f.req.MaxScan, 0), DefaultFetchScan), f.maxCount)
 	end := min(f.req.From+message.QueueOffset(scan), f.res.Max)
 	f.res.Next = f.req.From
 	for !f.done && f.res.Next < end {
@@ -223,11 +224,4 @@ func (f *fetch) indexFailed(err error) {
 	default:
 		f.res.Status, f.res.Err = Unreadable, err
 	}
-}
-
-func orDefault(n, fallback int) int {
-	if n > 0 {
-		return n
-	}
-	return fallback
 }
