@@ -25,6 +25,8 @@ type cachedBlock struct {
 	key        blockKey
 	bytes      int64
 	prev, next *cachedBlock
+	uses       int  // enter without leave
+	gone       bool // out of the cache
 
 	once  sync.Once
 	block *block
@@ -39,12 +41,37 @@ func newBlockCache(limit int64) *blockCache {
 
 // get returns the block, loading it if it is not there; size is what it will take. A failed load is not kept.
 func (c *blockCache) get(key blockKey, size int64, load func() (*block, error)) (*block, error) {
+	e, err := c.enter(key, size, load)
+	if err != nil {
+		return nil, err
+	}
+	c.leave(e)
+	return e.block, nil
+}
+
+// enter is get for a block that is mapped, and must stay so until leave.
+func (c *blockCache) enter(key blockKey, size int64, load func() (*block, error)) (*cachedBlock, error) {
 	e := c.entry(key, size)
 	e.once.Do(func() { e.block, e.err = load() })
 	if e.err != nil {
-		c.forget(e)
+		c.forget(key)
+		c.leave(e)
 	}
-	return e.block, e.err
+	return e, e.err
+}
+
+func (c *blockCache) leave(e *cachedBlock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.uses--
+	e.unmapLocked()
+}
+
+// unmapLocked gives a mapping back that nobody uses and nobody can find.
+func (e *cachedBlock) unmapLocked() {
+	if e.gone && e.uses == 0 && e.block != nil && e.block.mapped {
+		unmap(e.block.data)
+	}
 }
 
 // entry returns the block's place in the cache, a new one if it has none. Others make room for it.
@@ -59,6 +86,7 @@ func (c *blockCache) entry(key blockKey, size int64) *cachedBlock {
 		c.byKey[key] = e
 		c.bytes += size
 	}
+	e.uses++
 	e.prev, e.next = &c.order, c.order.next
 	e.prev.next, e.next.prev = e, e
 	for c.bytes > c.limit && c.order.prev != e {
@@ -67,11 +95,11 @@ func (c *blockCache) entry(key blockKey, size int64) *cachedBlock {
 	return e
 }
 
-// forget removes a block whose load failed, if it is still there.
-func (c *blockCache) forget(e *cachedBlock) {
+// forget removes a block, if it is there.
+func (c *blockCache) forget(key blockKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[e.key] == e {
+	if e := c.byKey[key]; e != nil {
 		c.removeLocked(e)
 	}
 }
@@ -80,4 +108,6 @@ func (c *blockCache) removeLocked(e *cachedBlock) {
 	e.prev.next, e.next.prev = e.next, e.prev
 	delete(c.byKey, e.key)
 	c.bytes -= e.bytes
+	e.gone = true
+	e.unmapLocked()
 }

@@ -38,7 +38,8 @@ const (
 	defaultMaxPendingBytes = 64 << 20
 	defaultMaxBatchBytes   = 2 << 20
 	defaultMaxGroupBytes   = 32 << 20
-	maxEntryBytes          = 1 << 30 // no entry is larger, whoever wrote it
+	maxEntryBytes          = 1 << 30   // no entry is larger, whoever wrote it
+	mappedBytes            = 128 << 20 // of segments, for walks that look at every record; where a walk is comes on top
 )
 
 // Config is what a log is made with. The zero value of each field but Dir means its default.

@@ -69,7 +69,7 @@ func (f *flusher) sync(l *Log) error {
 	if end <= message.LogOffset(l.durable.Load()) {
 		return nil
 	}
-	last, _, ok := l.segs.find(end - 1) // what is before it was synced when it was full
+	last, ok := l.segs.find(end - 1) // what is before it was synced when it was full
 	if !ok {
 		return nil
 	}

@@ -44,8 +44,9 @@ type Log struct {
 	segs segmentList
 	ring *ring
 
-	cache *blockCache
-	stats counters
+	cache  *blockCache
+	mapped *blockCache // whole segments
+	stats  counters
 	state
 	signals
 	committer *committer
@@ -90,7 +91,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		cfg: cfg, log: cfg.Logger, lock: lock,
-		ring: newRing(cfg.RingBytes), cache: newBlockCache(cfg.CacheBytes),
+		ring: newRing(cfg.RingBytes), cache: newBlockCache(cfg.CacheBytes), mapped: newBlockCache(mappedBytes),
 		signals: signals{
 			wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), jobs: make(chan *batch, maxApplying),
 		},
@@ -222,6 +223,9 @@ func (l *Log) Close() error {
 	}
 	l.pend.mu.Unlock()
 	c.refuse(waiting, ErrClosed)
+	for _, s := range l.Segments() {
+		l.mapped.forget(blockKey{segment: s.FirstIndex})
+	}
 	var err error
 	if !c.down {
 		err = c.tail.close()

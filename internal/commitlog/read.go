@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"sort"
+	"time"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -28,8 +29,22 @@ func (l *Log) Read(pos message.LogOffset, size int) ([]byte, error) {
 // Reader reads records that may lie close to each other: it keeps the part of the log where the last one was. It
 // is for one goroutine, and for one walk: what it keeps stays in memory as long as it does.
 type Reader struct {
-	Log  *Log
+	Log *Log
+	// Passing says that what Read returned is only needed until the next Read, or until Close, which must follow the
+	// last one: then it may come from a mapped file, without a copy. To read there can panic like memory that does not
+	// exist if the disk fails, or somebody else cuts the file: see debug.SetPanicOnFault.
+	Passing bool
+
 	part block
+	file *cachedBlock // the segment that part lies in, if that is mapped
+}
+
+// Close ends a walk.
+func (r *Reader) Close() {
+	if r.file != nil {
+		r.Log.mapped.leave(r.file)
+		r.file, r.part = nil, block{}
+	}
 }
 
 // Read is like Log.Read.
@@ -44,6 +59,8 @@ func (r *Reader) Read(pos message.LogOffset, size int) ([]byte, error) {
 	if !r.part.holds(pos) {
 		if c, ok := l.ring.find(pos); ok {
 			r.part = block{base: c.base, data: c.buf}
+		} else if r.Passing && r.readMapped(pos) {
+			return r.part.read(pos, size)
 		} else if b, err := l.oldBlock(pos); err == nil {
 			r.part = *b
 		} else {
@@ -110,6 +127,7 @@ type block struct {
 	base   message.LogOffset // position of data[0]
 	data   []byte
 	faults []blockFault
+	mapped bool // data is a whole segment, which is not verified
 }
 
 // blockFault is a part [from, to) of a block that is damaged.
@@ -148,32 +166,75 @@ func (b *block) readAmong(pos message.LogOffset) ([]byte, error) {
 	return pick(from, b.data[from-b.base:to-b.base], pos, 0)
 }
 
-// oldBlock returns the block of a segment file that holds pos.
-func (l *Log) oldBlock(pos message.LogOffset) (*block, error) {
-	seg, sealed, ok := l.segs.find(pos)
+// locate returns the segment that holds pos and the number of its block.
+func (l *Log) locate(pos message.LogOffset) (seg segment, i int, err error) {
+	seg, ok := l.segs.find(pos)
 	if !ok {
-		return nil, ErrNotFound
+		return seg, 0, ErrNotFound
 	}
 	if seg.starts == nil {
 		if err := l.learnBlocks(&seg); err != nil {
-			return nil, err
+			return seg, 0, err
 		}
 	}
 	off := uint32(pos - seg.First)
-	i := sort.Search(len(seg.starts), func(i int) bool { return seg.starts[i] > off }) - 1
-	if i < 0 {
-		return nil, ErrNotFound
+	if i = sort.Search(len(seg.starts), func(i int) bool { return seg.starts[i] > off }) - 1; i < 0 {
+		return seg, i, ErrNotFound
 	}
-	from, to := int64(seg.starts[i]), seg.Bytes()
-	if i+1 < len(seg.starts) {
-		to, sealed = int64(seg.starts[i+1]), true
+	return seg, i, nil
+}
+
+// oldBlock returns the block of a segment file that holds pos.
+func (l *Log) oldBlock(pos message.LogOffset) (*block, error) {
+	seg, i, err := l.locate(pos)
+	if err != nil {
+		return nil, err
 	}
+	from, to := seg.block(i)
 	load := func() (*block, error) { return l.loadBlock(seg.Segment, from, to) }
-	if !sealed { // the last block of the tail still grows
+	if seg.verified == nil && i == len(seg.starts)-1 { // the last block of the tail still grows
 		return load()
 	}
 	return l.cache.get(blockKey{seg.FirstIndex, i}, to-from, load)
 }
+
+// readMapped moves to the block that holds pos of a sealed segment, which is mapped for it. When it returns false, the
+// block has to be loaded, which also tells what is wrong with it.
+func (r *Reader) readMapped(pos message.LogOffset) bool {
+	l := r.Log
+	seg, i, err := l.locate(pos)
+	if err != nil || seg.verified == nil {
+		return false
+	}
+	if r.file == nil || r.file.key.segment != seg.FirstIndex {
+		r.Close()
+		file, err := l.mapped.enter(blockKey{segment: seg.FirstIndex}, seg.Bytes(), func() (*block, error) {
+			data, err := mapFile(l.cfg.FS, seg.Path, seg.Bytes())
+			return &block{data: data, mapped: true}, err
+		})
+		if err != nil {
+			return false
+		}
+		r.file = file
+	}
+	data := r.file.block.data
+	from, to := seg.block(i)
+	if now := time.Now().Unix(); now-seg.verified[i].Load() > trustSeconds {
+		if populate(data, from, to) != nil {
+			return false
+		}
+		if faults, err := l.scan(&seg.Segment, data[from:to], from).faults(nil); err != nil || len(faults) > 0 {
+			return false
+		}
+		seg.verified[i].Store(now)
+	}
+	r.part = block{base: seg.First + message.LogOffset(from), data: data[from:to:to]}
+	return true
+}
+
+// trustSeconds is how long the checksums of a mapped block are not looked at again. Its pages may have left the memory
+// meanwhile, and come back from the disk.
+const trustSeconds = 60
 
 // notFoundIfGone makes a segment that retention removed meanwhile look like one that was removed before.
 func notFoundIfGone(err error) error {
@@ -199,11 +260,7 @@ func (l *Log) loadBlock(seg Segment, from, to int64) (*block, error) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
 	}
-	// A scanner over what was just read: it never has to go to the file.
-	s := &scanner{
-		path: seg.Path, size: from + int64(n), base: seg.First, logID: l.id,
-		window: b.data[:n], windowAt: from, off: from,
-	}
+	s := l.scan(&seg, b.data[:n], from)
 	if b.faults, err = s.faults(nil); err != nil {
 		return nil, err
 	}
@@ -217,6 +274,14 @@ func (l *Log) loadBlock(seg Segment, from, to int64) (*block, error) {
 			"log_offset", int64(f.from), "bytes", int64(f.to-f.from), "error", f.err)
 	}
 	return b, nil
+}
+
+// scan returns a scanner over data, which a segment has from the offset from on: it never has to go to the file.
+func (l *Log) scan(seg *Segment, data []byte, from int64) *scanner {
+	return &scanner{
+		path: seg.Path, size: from + int64(len(data)), base: seg.First, logID: l.id,
+		window: data, windowAt: from, off: from,
+	}
 }
 
 // faults reads to the end of the file and returns the parts that are not valid entries; each gets the valid
@@ -251,8 +316,8 @@ func (s *scanner) faults(each func(scanned) error) ([]blockFault, error) {
 func (l *Log) learnBlocks(seg *segment) error {
 	l.learning.Lock() // a pass reads the whole file: one at a time
 	defer l.learning.Unlock()
-	if now, _, ok := l.segs.find(seg.First); ok && now.starts != nil {
-		seg.starts = now.starts
+	if now, ok := l.segs.find(seg.First); ok && now.starts != nil {
+		*seg = now
 		return nil
 	}
 	s, err := openScanner(l.cfg.FS, seg.Segment, l.id)
@@ -264,7 +329,7 @@ func (l *Log) learnBlocks(seg *segment) error {
 	if err = errors.Join(err, s.close()); err != nil {
 		return err
 	}
-	l.segs.learn(seg.FirstIndex, seg.starts)
+	l.segs.learn(seg)
 	return nil
 }
 

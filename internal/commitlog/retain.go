@@ -53,6 +53,7 @@ func (l *Log) DropBefore(pos message.LogOffset) (int, error) {
 			return i, err
 		}
 		l.segs.removeFirst(s.FirstIndex)
+		l.mapped.forget(blockKey{segment: s.FirstIndex}) // else its bytes stayed on the disk
 	}
 	l.log.Info("dropped the oldest segments of the commit log", "segments", n, "log_offset", int64(known[n].First))
 	return n, nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -38,6 +39,17 @@ type segment struct {
 	// starts are the file offsets of the entries at which blocks begin, the first being 0. Nil when not known
 	// yet. It only grows, at the end, so a copy stays true.
 	starts []uint32
+	// verified says when readMapped last verified each block, in seconds; nil before the segment is sealed and has its
+	// table.
+	verified []atomic.Int64
+}
+
+// block returns the file offsets between which the i-th block lies.
+func (s *segment) block(i int) (from, to int64) {
+	if i+1 < len(s.starts) {
+		return int64(s.starts[i]), int64(s.starts[i+1])
+	}
+	return int64(s.starts[i]), s.Bytes()
 }
 
 // segmentName is tidwall/wal's file name of the segment that begins with the entry of this index.
@@ -93,15 +105,15 @@ type segmentList struct {
 	tables []uint64 // first indexes of the sealed segments whose table is kept, in the order they were kept
 }
 
-// find returns the segment that holds pos, and whether it is sealed: not the last.
-func (s *segmentList) find(pos message.LogOffset) (seg segment, sealed, ok bool) {
+// find returns the segment that holds pos.
+func (s *segmentList) find(pos message.LogOffset) (seg segment, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	i := sort.Search(len(s.list), func(i int) bool { return s.list[i].First > pos }) - 1
 	if i < 0 || pos >= s.list[i].End {
-		return segment{}, false, false
+		return segment{}, false
 	}
-	return s.list[i], i < len(s.list)-1, true
+	return s.list[i], true
 }
 
 // snapshot returns the list as it is now.
@@ -131,30 +143,32 @@ func (s *segmentList) roll(next Segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.list); n > 0 {
-		s.keepTableLocked(s.list[n-1].FirstIndex)
+		s.keepTableLocked(&s.list[n-1])
 	}
 	s.list = append(s.list, segment{Segment: next})
 }
 
 // learn notes the table of a sealed segment that has none.
-func (s *segmentList) learn(firstIndex uint64, starts []uint32) {
+func (s *segmentList) learn(learned *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seg := s.byIndexLocked(firstIndex); seg != nil && seg.starts == nil {
-		seg.starts = starts
-		s.keepTableLocked(firstIndex)
+	if seg := s.byIndexLocked(learned.FirstIndex); seg != nil && seg.starts == nil {
+		seg.starts = learned.starts
+		s.keepTableLocked(seg)
+		*learned = *seg
 	}
 }
 
 // keepTableLocked notes that a sealed segment has a table, and forgets the one that has been kept longest if
 // there are too many.
-func (s *segmentList) keepTableLocked(firstIndex uint64) {
-	s.tables = append(s.tables, firstIndex)
+func (s *segmentList) keepTableLocked(seg *segment) {
+	seg.verified = make([]atomic.Int64, len(seg.starts))
+	s.tables = append(s.tables, seg.FirstIndex)
 	if len(s.tables) <= maxTables {
 		return
 	}
 	if old := s.byIndexLocked(s.tables[0]); old != nil {
-		old.starts = nil
+		old.starts, old.verified = nil, nil
 	}
 	s.tables = append(s.tables[:0], s.tables[1:]...)
 }

@@ -3,8 +3,10 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
+	"runtime/debug"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/index"
@@ -112,7 +114,7 @@ func (s *Store) Fetch(req *FetchRequest) FetchResult {
 	case req.From > res.Max:
 		res.Status, res.Next = OffsetOverflowBadly, res.Max
 	default:
-		f.run()
+		f.run(req.MatchRecord != nil && req.Match == nil)
 	}
 	return f.res
 }
@@ -133,7 +135,11 @@ type fetch struct {
 	damage             error // of the first unreadable record
 }
 
-func (f *fetch) run() {
+// run walks. When every record is looked at, few will be wanted: these are copied, and the others only pass.
+func (f *fetch) run(passing bool) {
+	if f.records.Passing = passing; passing {
+		defer f.ended(debug.SetPanicOnFault(true))
+	}
 	f.maxCount = cmp.Or(max(f.req.MaxCount, 0), DefaultFetchCount)
 	f.maxBytes = cmp.Or(max(f.req.MaxBytes, 0), DefaultFetchBytes)
 	scan := max(cmp.Or(max(f.req.MaxScan, 0), DefaultFetchScan), f.maxCount)
@@ -170,6 +176,21 @@ func (f *fetch) run() {
 	}
 }
 
+// ended ends a walk over mapped memory. If that was not there, or not what it was when it was verified, the walk begins
+// again with reading.
+func (f *fetch) ended(panicked bool) {
+	debug.SetPanicOnFault(panicked)
+	f.records.Close()
+	if recover() == nil {
+		return
+	}
+	*f = fetch{
+		store: f.store, req: f.req, idx: f.idx, records: commitlog.Reader{Log: f.store.log},
+		res: FetchResult{Min: f.res.Min, Max: f.res.Max, Records: f.req.Into},
+	}
+	f.run(false)
+}
+
 // take looks at one entry. It either moves Next past it, or ends the walk in front of it.
 func (f *fetch) take(e *index.Entry) {
 	if f.count >= f.maxCount || (f.count > 0 && f.res.Bytes+int(e.Size) > f.maxBytes) {
@@ -192,6 +213,9 @@ func (f *fetch) take(e *index.Entry) {
 	f.res.Next = e.Offset + 1
 	if f.req.MatchRecord != nil && !f.req.MatchRecord(rec) {
 		return
+	}
+	if f.records.Passing {
+		rec = bytes.Clone(rec)
 	}
 	f.res.Records = append(f.res.Records, rec)
 	f.res.Bytes += len(rec)
