@@ -45,10 +45,8 @@ func command() *cobra.Command {
 	root.AddCommand(benchCommand(r), doctorCommand(r), backupCommand(r), restoreCommand())
 	root.AddCommand(nouns(r)...)
 	if dlq, _, err := root.Find([]string{"dlq"}); err == nil {
-		dlq.AddCommand(
-			redriveCommand(r),
-			r.verb("list", "List groups that have dead letters", cobra.NoArgs, listDead),
-		)
+		dlq.AddCommand(redriveCommand(r),
+			r.verb("list", "List groups that have dead letters", cobra.NoArgs, listDead))
 	}
 	return root
 }

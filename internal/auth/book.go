@@ -85,9 +85,8 @@ func (b *Book) Authorized(header, date string, now time.Time) (string, error) {
 	case scheme == "MQv2-HMAC-SHA1":
 		return b.dated(rest, date)
 	default:
-		return "", unknown(
-			"authentication header is incorrect: %q is none of MQv2-HMAC-SHA1, Basic and Bearer", scheme,
-		)
+		return "", unknown("authentication header is incorrect: %q is none of MQv2-HMAC-SHA1, Basic and Bearer",
+			scheme)
 	}
 }
 

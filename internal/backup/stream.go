@@ -43,10 +43,8 @@ func Send(ctx context.Context, w io.Writer, plan *Manifest, dir string, have []F
 		err = sendJSON(t, manifestEntry, plan)
 	} else {
 		text := []byte(err.Error()) // the connection may be gone, too
-		err = errors.Join(
-			err,
-			sendEntry(t, &tar.Header{Name: errorEntry, Size: int64(len(text))}, bytes.NewReader(text)),
-		)
+		err = errors.Join(err,
+			sendEntry(t, &tar.Header{Name: errorEntry, Size: int64(len(text))}, bytes.NewReader(text)))
 	}
 	return errors.Join(err, t.Close())
 }

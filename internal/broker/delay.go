@@ -106,9 +106,8 @@ func withDestination(props, topic string, queueID int32, more ...string) string 
 	}
 	dst = message.AppendProperty(dst, message.PropertyRealTopic, topic)
 	var qid [11]byte
-	dst = message.AppendProperty(
-		dst, message.PropertyRealQueueID, string(strconv.AppendInt(qid[:0], int64(queueID), 10)),
-	)
+	dst = message.AppendProperty(dst, message.PropertyRealQueueID,
+		string(strconv.AppendInt(qid[:0], int64(queueID), 10)))
 	return string(dst)
 }
 

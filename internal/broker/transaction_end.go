@@ -263,9 +263,8 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 	if req.LogOffset >= 0 {
 		m.PreparedTransactionOffset = req.LogOffset
 	}
-	m.Properties = message.WithoutProperty(
-		m.Properties, message.PropertyTransactionPrepared, message.PropertyRealTopic, message.PropertyRealQueueID,
-	)
+	m.Properties = message.WithoutProperty(m.Properties, message.PropertyTransactionPrepared,
+		message.PropertyRealTopic, message.PropertyRealQueueID)
 	var seen noted
 	if err := seen.scan(m.Properties); err != nil {
 		return err

@@ -156,11 +156,9 @@ func (t *TLS) validate(bad func(string, string, ...any)) {
 func (c *Config) validateStore(bad func(string, string, ...any)) {
 	if c.Store.DiskMaxUsedRatio < 10 || c.Store.DiskWarningRatio > 99 ||
 		c.Store.DiskMaxUsedRatio > c.Store.DiskWarningRatio {
-		bad(
-			"diskMaxUsedSpaceRatio",
+		bad("diskMaxUsedSpaceRatio",
 			"%d with diskSpaceWarningLevelRatio %d: wanted 10 ≤ max used ≤ warning ≤ 99 percent",
-			c.Store.DiskMaxUsedRatio, c.Store.DiskWarningRatio,
-		)
+			c.Store.DiskMaxUsedRatio, c.Store.DiskWarningRatio)
 	}
 	if c.Store.Dir == "" {
 		bad("storePathRootDir", "empty")

@@ -204,9 +204,8 @@ func (m messages) GetMessage(ctx context.Context, in *v1.GetMessageRequest, _ ..
 	}
 	if _, offset, bad := message.ParseOffsetMsgID(id); bad == nil && err == nil && len(found) == 0 {
 		var answer remoting.Response
-		answer, err = m.call(
-			ctx, protocol.ViewMessageByID, &protocol.ViewMessageRequestHeader{Offset: int64(offset)}, nil,
-		)
+		answer, err = m.call(ctx, protocol.ViewMessageByID,
+			&protocol.ViewMessageRequestHeader{Offset: int64(offset)}, nil)
 		if err == nil || answer.Code == protocol.SystemError { // nothing is there
 			found, err = m.showAll(answer)
 		}

@@ -37,10 +37,8 @@ func duration(name string, d *durationpb.Duration, none, least, most time.Durati
 	if v := d.AsDuration(); d.IsValid() && v >= least && v <= most {
 		return v, nil
 	}
-	return 0, refuse(
-		v2.Code_ILLEGAL_INVISIBLE_TIME,
-		fmt.Sprintf("%s %s, wanted %s to %s", name, d.AsDuration(), least, most),
-	)
+	return 0, refuse(v2.Code_ILLEGAL_INVISIBLE_TIME,
+		fmt.Sprintf("%s %s, wanted %s to %s", name, d.AsDuration(), least, most))
 }
 
 // popHeader checks a receive.

@@ -60,9 +60,8 @@ func (a *api) outgoing(sent []*v2.Message, c *caller, now time.Time) ([]outgoing
 	case n == 0:
 		return nil, refuse(v2.Code_MESSAGE_CORRUPTED, "no message to send")
 	case n > maxBatchCount:
-		return nil, refuse(
-			v2.Code_MESSAGE_CORRUPTED, fmt.Sprintf("%d messages in one request, max is %d", n, maxBatchCount),
-		)
+		return nil, refuse(v2.Code_MESSAGE_CORRUPTED,
+			fmt.Sprintf("%d messages in one request, max is %d", n, maxBatchCount))
 	}
 	topic := sent[0].GetTopic()
 	if err := a.checkTopic(topic); err != nil {

@@ -113,13 +113,11 @@ func (m *outgoing) checkProperties() error {
 		case name == "":
 			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot be empty")
 		case hasControl(name):
-			return refuse(
-				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot contain control character",
-			)
+			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY,
+				"the key of property cannot contain control character")
 		case hasControl(value):
-			return refuse(
-				v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the value of property cannot contain control character",
-			)
+			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY,
+				"the value of property cannot contain control character")
 		}
 		size += len(name) + len(value)
 	}
@@ -177,10 +175,8 @@ func (m *outgoing) checkGroups() error {
 		))
 	}
 	if control := strings.ContainsFunc(m.system.GetTraceContext()+m.system.GetBornHost(), isSeparator); control {
-		return refuse(
-			v2.Code_MESSAGE_CORRUPTED,
-			"trace context and born host cannot contain the characters U+0001 and U+0002",
-		)
+		return refuse(v2.Code_MESSAGE_CORRUPTED,
+			"trace context and born host cannot contain the characters U+0001 and U+0002")
 	}
 	return nil
 }
@@ -255,10 +251,8 @@ func (m *outgoing) encode(producerGroup, remote string) error {
 			put(message.PropertyCheckImmunityTimeInSeconds, strconv.FormatInt(int64(d.AsDuration()/time.Second), 10))
 		}
 	case typeDelay:
-		put(
-			message.PropertyTimerDeliverMillis,
-			strconv.FormatInt(m.system.GetDeliveryTimestamp().AsTime().UnixMilli(), 10),
-		)
+		put(message.PropertyTimerDeliverMillis,
+			strconv.FormatInt(m.system.GetDeliveryTimestamp().AsTime().UnixMilli(), 10))
 	case typePriority:
 		put(message.PropertyPriority, strconv.FormatInt(int64(m.system.GetPriority()), 10))
 	case typeLite:

@@ -152,9 +152,8 @@ func (s *sessions) end(gone *session) {
 	}
 	s.api.returnAll(gone)
 	s.api.cfg.OnEnd(gone)
-	s.api.log.Debug(
-		"gRPC client gone", slog.String("client_id", gone.clientID), slog.Any("remote_addr", gone.RemoteAddr()),
-	)
+	s.api.log.Debug("gRPC client gone", slog.String("client_id", gone.clientID),
+		slog.Any("remote_addr", gone.RemoteAddr()))
 }
 
 func (s *sessions) all() []*session {

@@ -206,10 +206,7 @@ func (r *Registry) panicked(c *Call, v any) {
 	r.log.Error(
 		"processor panicked",
 		slog.String("request_code", c.Code.String()),
-		slog.Any(
-			"remote_addr",
-			c.Peer.RemoteAddr(),
-		),
+		slog.Any("remote_addr", c.Peer.RemoteAddr()),
 		slog.Any("error", v),
 		slog.String("stack", string(debug.Stack())),
 	)

@@ -150,11 +150,8 @@ func (s *Server) drain() error {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			s.eng.log.Warn(
-				"gave up on calls in flight",
-				slog.Int("calls", calls),
-				slog.Int("connections_owed", owing),
-			)
+			s.eng.log.Warn("gave up on calls in flight", slog.Int("calls", calls),
+				slog.Int("connections_owed", owing))
 			return nil
 		}
 	}

@@ -81,9 +81,8 @@ func (c Signer) Sign(h protocol.Header, body []byte) protocol.Header {
 	signed := &signedHeader{Header: h, user: c.AccessKey}
 	frame := protocol.AppendFrame(nil, &protocol.Command{}, signed, nil)
 	if cmd, err := protocol.DecodeFrame(frame[4:]); err == nil {
-		signed.signature = auth.Sign(
-			c.SecretKey, signedFields(&remoting.Call{Ext: &cmd.Ext, Version: protocol.VersionCurrent}), body,
-		)
+		signed.signature = auth.Sign(c.SecretKey,
+			signedFields(&remoting.Call{Ext: &cmd.Ext, Version: protocol.VersionCurrent}), body)
 	}
 	return signed
 }

@@ -102,10 +102,8 @@ func (s assignmentRequests) route(ctx context.Context, topic string) []protocol.
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
 	for _, remote := range s.registrar.remotes {
-		answer, err := remote.client.Invoke(
-			ctx, protocol.GetRouteInfoByTopic,
-			remote.as.Sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil), nil,
-		)
+		answer, err := remote.client.Invoke(ctx, protocol.GetRouteInfoByTopic,
+			remote.as.Sign(&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil), nil)
 		if err != nil || answer.Code != int32(protocol.Success) {
 			continue
 		}

@@ -48,10 +48,8 @@ func heartbeatOf(c *remoting.Call, body *protocol.HeartbeatData) *broker.Heartbe
 			FromWhere: broker.ConsumeFromWhere(data.ConsumeFromWhere), UnitMode: data.UnitMode,
 		}
 		for j := range data.SubscriptionDataSet {
-			consumer.Subscriptions = append(
-				consumer.Subscriptions,
-				broker.SubscriptionData(data.SubscriptionDataSet[j]),
-			)
+			consumer.Subscriptions = append(consumer.Subscriptions,
+				broker.SubscriptionData(data.SubscriptionDataSet[j]))
 		}
 		hb.Consumers = append(hb.Consumers, consumer)
 	}

@@ -169,12 +169,8 @@ func (s namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestH
 	if err != nil {
 		return answer{}, err
 	}
-	changed, last, known := s.routes.CompareVersion(
-		h.ClusterName,
-		h.BrokerAddr,
-		nameserver.DataVersion(*said),
-		time.Now(),
-	)
+	version := nameserver.DataVersion(*said)
+	changed, last, known := s.routes.CompareVersion(h.ClusterName, h.BrokerAddr, version, time.Now())
 	answer := remoting.Response{Header: &protocol.QueryDataVersionResponseHeader{Changed: changed}}
 	if known {
 		version := protocol.DataVersion(last)

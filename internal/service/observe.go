@@ -153,9 +153,8 @@ func (s observeRequests) allConsumeStats(_ *call, h *protocol.GetConsumeStatsInB
 			list = append(list, one)
 		}
 		if list != nil {
-			body.ConsumeStatsList = append(
-				body.ConsumeStatsList, map[string][]protocol.ConsumeStats{group.Name: list},
-			)
+			body.ConsumeStatsList = append(body.ConsumeStatsList,
+				map[string][]protocol.ConsumeStats{group.Name: list})
 		}
 	}
 	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
@@ -177,8 +176,7 @@ func (s observeRequests) topicsOfGroup(_ *call, h *protocol.QueryTopicsByConsume
 }
 
 func (s observeRequests) subscription(
-	_ *call,
-	h *protocol.QuerySubscriptionByConsumerRequestHeader,
+	_ *call, h *protocol.QuerySubscriptionByConsumerRequestHeader,
 ) (answer, error) {
 	body := &protocol.QuerySubscriptionResponseBody{Group: h.Group, Topic: h.Topic}
 	if sub, ok := s.clients.Subscription(h.Group, h.Topic); ok {

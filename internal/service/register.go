@@ -199,10 +199,8 @@ func (r *registrar) report(remote *remoteNames, err error) {
 	case err == nil && !remote.known:
 		r.log.Info("registered with name server", "remote_addr", remote.addr)
 	case err != nil && !remote.warned && !errors.Is(err, context.Canceled):
-		r.log.Warn(
-			"could not register with name server: clients that ask it do not find this broker", "remote_addr",
-			remote.addr, "error", err,
-		)
+		r.log.Warn("could not register with name server: clients that ask it do not find this broker",
+			"remote_addr", remote.addr, "error", err)
 	}
 	remote.known, remote.warned = err == nil, err != nil
 }

@@ -182,12 +182,8 @@ func (n *names) namesRoutes(l, fast *lanes) []r.Route {
 		at(p.GetSystemTopicListFromNS, l.names, fast.names, r.HandleBody(lookups.systemTopics)),
 		at(p.GetUnitTopicList, l.names, fast.names, r.HandleBody(lookups.list(n.routes.UnitTopics))),
 		at(p.GetHasUnitSubTopicList, l.names, fast.names, r.HandleBody(lookups.list(n.routes.UnitSubTopics))),
-		at(
-			p.GetHasUnitSubUnunitTopicList,
-			l.names,
-			fast.names,
-			r.HandleBody(lookups.list(n.routes.UnitSubOnlyTopics)),
-		),
+		at(p.GetHasUnitSubUnunitTopicList, l.names, fast.names,
+			r.HandleBody(lookups.list(n.routes.UnitSubOnlyTopics))),
 		at(p.GetBrokerMemberGroup, l.names, fast.names, r.Handle(lookups.members)),
 
 		at(p.RegisterBroker, l.names, fast.names, r.Handle(changes.register)),

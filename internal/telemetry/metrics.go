@@ -106,14 +106,9 @@ func metricExporter(ctx context.Context, opts *MetricOptions) (sdk.Exporter, err
 		if !strings.Contains(target, "://") {
 			target = "https://" + target
 		}
-		return otlpmetricgrpc.New(
-			ctx,
-			otlpmetricgrpc.WithEndpointURL(target),
-			otlpmetricgrpc.WithHeaders(
-				pairs(opts.GRPCHeader, opts.Logger),
-			),
-			otlpmetricgrpc.WithTimeout(opts.GRPCTimeout),
-		)
+		return otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithEndpointURL(target),
+			otlpmetricgrpc.WithHeaders(pairs(opts.GRPCHeader, opts.Logger)),
+			otlpmetricgrpc.WithTimeout(opts.GRPCTimeout))
 	case ExportLog:
 		return stdoutmetric.New(stdoutmetric.WithWriter(logWriter{opts.Logger}))
 	case ExportNothing:
