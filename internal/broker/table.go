@@ -105,11 +105,7 @@ type plan[V any] struct {
 
 // openTable loads a table over the given defaults, and subscribes it to changes: before the store runs.
 func openTable[V any](
-	space message.Space,
-	prefix string,
-	journal store.Journal,
-	log *slog.Logger,
-	defaults map[string]*V,
+	space message.Space, prefix string, journal store.Journal, log *slog.Logger, defaults map[string]*V,
 ) (*table[V], error) {
 	t := &table[V]{space: space, prefix: prefix, journal: journal, log: log, live: xsync.NewMap[string, *V]()}
 	t.mu.heads = map[string]*head[V]{}

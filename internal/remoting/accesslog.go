@@ -50,13 +50,7 @@ func (a *AccessLog) After(ctx context.Context, c *Call, r *Response, err error) 
 }
 
 func (a *AccessLog) write(
-	ctx context.Context,
-	level slog.Level,
-	msg string,
-	c *Call,
-	r *Response,
-	err error,
-	took time.Duration,
+	ctx context.Context, level slog.Level, msg string, c *Call, r *Response, err error, took time.Duration,
 	more ...slog.Attr,
 ) {
 	code := protocol.Success

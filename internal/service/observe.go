@@ -21,8 +21,7 @@ import (
 type observeRequests struct{ *node }
 
 func (s observeRequests) consumerConnections(
-	_ *call,
-	h *protocol.GetConsumerConnectionListRequestHeader,
+	_ *call, h *protocol.GetConsumerConnectionListRequestHeader,
 ) (answer, error) {
 	group, ok := s.clients.Group(h.ConsumerGroup)
 	if !ok {
@@ -54,8 +53,7 @@ func connections(members []broker.Member) []protocol.Connection {
 }
 
 func (s observeRequests) producerConnections(
-	_ *call,
-	h *protocol.GetProducerConnectionListRequestHeader,
+	_ *call, h *protocol.GetProducerConnectionListRequestHeader,
 ) (answer, error) {
 	members := s.clients.Producers(h.ProducerGroup)
 	if len(members) == 0 {
