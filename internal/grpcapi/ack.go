@@ -132,13 +132,8 @@ func receiptError(err error) error {
 		return err
 	}
 	switch answered.Code {
-	case protocol.MessageIllegal,
-		protocol.TopicNotExist,
-		protocol.SubscriptionGroupNotExist,
-		protocol.InvalidParameter,
-		protocol.NoMessage,
-		protocol.IllegalOperation,
-		protocol.QueryNotFound,
+	case protocol.MessageIllegal, protocol.TopicNotExist, protocol.SubscriptionGroupNotExist,
+		protocol.InvalidParameter, protocol.NoMessage, protocol.IllegalOperation, protocol.QueryNotFound,
 		protocol.BrokerNotExist:
 		return refuse(v2.Code_INVALID_RECEIPT_HANDLE, answered.Remark)
 	}

@@ -78,16 +78,14 @@ func waitOf(pollMillis, bornMillis int64) (wait time.Duration, late bool) {
 }
 
 func holdPop(req *broker.PopRequest) bool {
-	r, ok := req.Owner.(*popCall)
-	return ok && r.call.Suspend(nil)
+	r, _ := req.Owner.(*popCall)
+	return r.call.Suspend(nil)
 }
 
 // popDone answers a receive; it runs on the store's applier, on a goroutine of the Popper, or at once.
 func popDone(req *broker.PopRequest, err error) {
-	r, ok := req.Owner.(*popCall)
+	r, _ := req.Owner.(*popCall) // put there with the function
 	switch {
-	case !ok:
-		panic("a receive without its call")
 	case errors.Is(err, broker.ErrCanceled):
 		r.call.Cancel(remoting.ErrConnClosed)
 		return
@@ -193,10 +191,7 @@ func (s popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
 }
 
 func ackDone(req *broker.SettleRequest, err error) {
-	r, ok := req.Owner.(*settleCall)
-	if !ok {
-		panic("an acknowledgement without its call")
-	}
+	r, _ := req.Owner.(*settleCall) // put there with the function
 	r.call.AnswerLater(answer{}, settled(req, err))
 }
 
@@ -327,10 +322,7 @@ func (s popRequests) renew(
 }
 
 func renewDone(req *broker.SettleRequest, err error) {
-	r, ok := req.Owner.(*settleCall)
-	if !ok {
-		panic("a change of an invisible time without its call")
-	}
+	r, _ := req.Owner.(*settleCall) // put there with the function
 	h := &req.Handles[0]
 	r.answer = protocol.ChangeInvisibleTimeResponseHeader{
 		PopTime: h.PopTime, InvisibleTime: h.Invisible, ReviveQID: h.ReviveQueueID,
