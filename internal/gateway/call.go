@@ -36,11 +36,7 @@ type (
 
 // accepted takes note of where a connection came from.
 func (d *door) accepted(ctx context.Context, conn net.Conn) context.Context {
-	c := &client{id: d.registry.NextPeerID()}
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		ap := tcp.AddrPort()
-		c.remote = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-	}
+	c := &client{id: d.registry.NextPeerID(), remote: remoting.AddrPort(conn.RemoteAddr())}
 	if handed, ok := conn.(interface{ Listener() *remoting.Listener }); ok {
 		c.via = handed.Listener()
 	}

@@ -5,9 +5,9 @@
 // one or more calls with a typed header, dispatched through the one registry.
 //
 //	http.Server ─→ door.ServeHTTP ─→ the few routes below that are not plain JSON
-//	                              └→ grpc-gateway ─→ topics, messages, groups, cluster
+//	                              └→ grpc-gateway ─→ topics, messages, groups, cluster, users
 //
-// The last four are the clients that the generated code calls; they run in this process and make the calls
+// The last five are the clients that the generated code calls; they run in this process and make the calls
 // themselves, so nothing is dialled and nothing is encoded twice. What a message may be, and what an error is
 // called, is one set of rules with the gRPC door, given as Rules.
 //

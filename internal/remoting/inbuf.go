@@ -19,7 +19,7 @@ type inbuf struct {
 }
 
 // next cuts the next complete frame off, without its length word. If there is none, need is how many bytes
-// the input must have before there is one. ErrFrameTooLarge is for a length over limit (which counts the
+// the input must have before there is one. A *FrameSizeError is for a length over limit (which counts the
 // length word) or negative.
 func (b *inbuf) next(limit int) (frame []byte, need int, err error) {
 	if len(b.data) < lengthBytes {

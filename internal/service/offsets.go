@@ -106,7 +106,7 @@ func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffs
 // skip messages.
 type resetRequests struct{ offsetRequests }
 
-// NotForced says that a reset would skip messages that the group has not consumed, and was not forced.
+// notForcedError says that a reset would skip messages that the group has not consumed, and was not forced.
 type notForcedError struct {
 	queueID int32
 	from    message.QueueOffset

@@ -24,7 +24,7 @@ type pullCall struct {
 	answer protocol.PullMessageResponseHeader
 }
 
-// pullTransferLitePull is the sysFlag bit of lite pulls that come with code 11. Source: PullSysFlag.java.
+// pullLitePull is the sysFlag bit of lite pulls that come with code 11. Source: PullSysFlag.java.
 const pullLitePull = 0x10
 
 func (s pullRequests) pull(c *call, h *protocol.PullMessageRequestHeader) {
