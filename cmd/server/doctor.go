@@ -136,8 +136,8 @@ func (d *doctor) askServer() bool {
 func (d *doctor) checkAddresses() {
 	l := &d.cfg.Listen
 	cluster, err := d.GetCluster(d, &v1.GetClusterRequest{})
-	var refused *client.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusNotImplemented { // it is no name server itself
+	refused, ok := errors.AsType[*client.Error](err)
+	if ok && refused.Status == http.StatusNotImplemented { // it is no name server itself
 		told := cmp.Or(d.cfg.Identity.AdvertiseHost, d.Host())
 		d.addr, err = net.JoinHostPort(told, strconv.Itoa(l.BrokerPort)), nil // this one with portOffset in it
 	}
@@ -201,8 +201,7 @@ func (d *doctor) ask(addr string) (*protocol.Command, error) {
 	ctx, cancel := context.WithTimeout(d, min(d.Timeout, 3*time.Second))
 	defer cancel()
 	answer, err := d.native(ctx, c, protocol.GetBrokerClusterInfo, nil, nil)
-	var dial *net.OpError
-	if errors.As(err, &dial) {
+	if dial, ok := errors.AsType[*net.OpError](err); ok {
 		err = dial.Err // without the address, which is said already
 	}
 	return answer, err

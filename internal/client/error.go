@@ -73,8 +73,7 @@ func (c *Client) unreachable(err error) error {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var notTLS tls.RecordHeaderError
-	var request *url.Error
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err // without the address, which is said already
 	}
 	cure := "is roquet running there? (roquet serve; another address: --server or ROQUET_SERVER)"

@@ -112,8 +112,7 @@ func (d *door) errorOf(err error) (status int, e *v1.Error) {
 		code = codes.Internal
 	}
 	info := &v1.ErrorInfo{Type: errorInfoType, Reason: r.reason, Domain: errorDomain}
-	var answered *protocol.Error
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[*protocol.Error](err); ok {
 		info.Metadata = map[string]string{"responseCode": answered.Code.String()}
 	}
 	return r.status, &v1.Error{Code: int32(code), Message: clean(r.text), Details: []*v1.ErrorInfo{info}}

@@ -50,8 +50,7 @@ func (d *door) hide(ctx context.Context, group string, h *handle, invisible time
 
 // handleError turns what can never succeed into INVALID_RECEIPT_HANDLE.
 func handleError(err error) error {
-	var answered *protocol.Error
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[*protocol.Error](err); ok {
 		switch answered.Code {
 		case protocol.MessageIllegal, protocol.InvalidParameter, protocol.NoMessage, protocol.QueryNotFound:
 			return refuse(v2.Code_INVALID_RECEIPT_HANDLE, answered.Remark)

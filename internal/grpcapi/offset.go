@@ -122,8 +122,7 @@ func (a *api) GetOffset(ctx context.Context, req *v2.GetOffsetRequest) (*v2.GetO
 			ConsumerGroup: req.GetGroup().GetName(), Topic: queue.GetTopic().GetName(), QueueID: queue.GetId(),
 		})
 	}
-	var answered *protocol.Error
-	if errors.As(err, &answered) && answered.Code == protocol.QueryNotFound {
+	if answered, ok := errors.AsType[*protocol.Error](err); ok && answered.Code == protocol.QueryNotFound {
 		err = refuse(v2.Code_OFFSET_NOT_FOUND, answered.Remark)
 	}
 	return out, err

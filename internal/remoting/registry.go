@@ -215,8 +215,7 @@ func (r *Registry) panicked(c *Call, v any) {
 }
 
 func (r *Registry) mapError(err error) *protocol.Error {
-	var wire *protocol.Error
-	if errors.As(err, &wire) {
+	if wire, ok := errors.AsType[*protocol.Error](err); ok {
 		return wire
 	}
 	if r.cfg.MapError != nil {

@@ -91,8 +91,7 @@ func (r *pullCall) fail(err error) {
 		r.call.Cancel(remoting.ErrConnClosed)
 		return
 	}
-	var denied *broker.Refusal
-	if errors.As(err, &denied) && denied.ForbiddenType != 0 {
+	if denied, ok := errors.AsType[*broker.Refusal](err); ok && denied.ForbiddenType != 0 {
 		r.answer = protocol.PullMessageResponseHeader{ForbiddenType: protocol.Some(denied.ForbiddenType)}
 		r.call.ReplyLater(remoting.Response{Code: protocol.NoPermission, Remark: err.Error(), Header: &r.answer})
 		return

@@ -37,8 +37,7 @@ func (s userRequests) put(c *call, name string, put func(as string, u auth.User)
 // changed is the answer to a change. What cannot be done so is NO_PERMISSION to native clients, the original's code for
 // all of it.
 func changed(c *call, err error) (answer, error) {
-	var refused *auth.ChangeError
-	if errors.As(err, &refused) && c.Protocol != remoting.ProtocolRemoting {
+	if refused, ok := errors.AsType[*auth.ChangeError](err); ok && c.Protocol != remoting.ProtocolRemoting {
 		err = &p.Error{Code: p.InvalidParameter, Remark: refused.Reason}
 	}
 	return answer{}, err

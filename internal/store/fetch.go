@@ -163,8 +163,7 @@ func (f *fetch) run(passing bool) {
 		// Status is set.
 	case f.damage != nil:
 		f.res.Status, f.res.Err = Damaged, f.damage
-		var damage *DamagedError
-		if errors.As(f.damage, &damage) {
+		if damage, ok := errors.AsType[*DamagedError](f.damage); ok {
 			damage.End = f.res.Next
 		}
 	case f.gone:

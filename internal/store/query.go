@@ -154,8 +154,7 @@ func (s *Store) timeFrom(
 // them.
 func (s *Store) ByKey(topic, key string, unique bool, limit int, begin, end int64) ([]message.Record, error) {
 	found, err := s.byKey(topic, key, unique, limit, begin, end)
-	var damaged *index.KeysError
-	if errors.As(err, &damaged) {
+	if _, ok := errors.AsType[*index.KeysError](err); ok {
 		if err := s.rewriteKeys(); err != nil {
 			return found, err
 		}
