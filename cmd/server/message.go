@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -39,8 +40,8 @@ func (w *messageWriter) write(messages []*v1.Message) error {
 					"%-23s  %-24s  %-10s  %-16s  %s",
 					m.GetStored().AsTime().Local().Format("2006-01-02 15:04:05.000"),
 					printable(place, 0),
-					orDash(m.GetTag()),
-					orDash(strings.Join(m.GetKeys(), " ")),
+					cmp.Or(printable(m.GetTag(), 0), "-"),
+					cmp.Or(printable(strings.Join(m.GetKeys(), " "), 0), "-"),
 					printable(bodyOf(m), shownBody),
 				)
 			}
@@ -62,11 +63,4 @@ func bodyOf(m *v1.Message) string {
 		return "base64:" + base64.StdEncoding.EncodeToString(m.GetBody())
 	}
 	return m.GetText()
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return printable(text, 0)
 }

@@ -2,6 +2,8 @@
 
 package broker
 
+import "cmp"
+
 // GroupRetryPolicy says how long a message waits between two attempts. Source: GroupRetryPolicy.java.
 type GroupRetryPolicy struct {
 	Type        string                  `json:"type"` // CUSTOMIZED or EXPONENTIAL
@@ -26,10 +28,7 @@ type CustomizedRetryPolicy struct {
 func (p *GroupRetryPolicy) NextDelay(reconsumeTimes int) int64 {
 	reconsumeTimes = max(0, reconsumeTimes)
 	if p.Type == "EXPONENTIAL" {
-		e := p.Exponential
-		if e == nil {
-			e = &ExponentialRetryPolicy{Initial: 5000, Max: 7_200_000, Multiplier: 2}
-		}
+		e := cmp.Or(p.Exponential, &ExponentialRetryPolicy{Initial: 5000, Max: 7_200_000, Multiplier: 2})
 		delay := e.Initial
 		for range min(reconsumeTimes, 32) {
 			if e.Multiplier > 1 && delay > e.Max/e.Multiplier {

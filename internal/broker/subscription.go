@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,13 +53,7 @@ type SubscriptionData struct {
 
 // sameFilter tells whether both want the same messages of the topic.
 func (s *SubscriptionData) sameFilter(o *SubscriptionData) bool {
-	kind := func(s *SubscriptionData) string {
-		if s.ExpressionType == "" {
-			return "TAG"
-		}
-		return s.ExpressionType
-	}
-	return s.SubString == o.SubString && kind(s) == kind(o)
+	return s.SubString == o.SubString && cmp.Or(s.ExpressionType, "TAG") == cmp.Or(o.ExpressionType, "TAG")
 }
 
 func (s *SubscriptionData) equal(o *SubscriptionData) bool {

@@ -57,16 +57,11 @@ func ParseAttributes(text string) (map[string]string, error) {
 func alterAttributes(create bool, all map[string]attribute, current, changes map[string]string) (
 	map[string]string, error,
 ) {
-	result := maps.Clone(current)
-	if result == nil {
-		result = map[string]string{}
-	}
+	result := map[string]string{}
+	maps.Copy(result, current)
 	seen := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(changes)) {
-		name := ""
-		if key != "" {
-			name = key[1:]
-		}
+		name := key[min(1, len(key)):]
 		if name == "" || strings.ContainsAny(name, "+-") {
 			return nil, refuse(Failed, "kv string format wrong. key: %s", key)
 		}

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"time"
@@ -188,10 +189,7 @@ func (t *Transactions) findByID(req *EndRequest, accept func(transaction.Half) b
 func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool, now time.Time) error {
 	immunity, has := message.Property(req.half.Properties, message.PropertyCheckImmunityTimeInSeconds)
 	if open && has && !req.FromCheck {
-		limit := t.cfg.Timing.Timeout
-		if limit <= 0 {
-			limit = transaction.DefaultTimeout
-		}
+		limit := cmp.Or(max(t.cfg.Timing.Timeout, 0), transaction.DefaultTimeout)
 		limit = max(limit, time.Duration(immunitySeconds(immunity))*time.Second)
 		if age := now.Sub(time.UnixMilli(half.Since)); age > limit {
 			return refuse(

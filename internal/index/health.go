@@ -3,6 +3,7 @@
 package index
 
 import (
+	"cmp"
 	"log/slog"
 	"math/bits"
 	"sync"
@@ -49,10 +50,7 @@ func newHealth(log *slog.Logger, onBreak func(error)) *health {
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.broken != nil {
-		return h.mu.broken
-	}
-	return h.mu.failing
+	return cmp.Or(h.mu.broken, h.mu.failing)
 }
 
 // brokenErr returns what broke the index, or nil.

@@ -11,6 +11,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,10 +160,7 @@ func (s *Service) assemble(routes []remoting.Route, set *settings) error {
 	if err = s.node.share(s.cfg, s.server.FlushPending); err != nil {
 		return err
 	}
-	local := s.names
-	if local == nil {
-		local = &names{}
-	}
+	local := cmp.Or(s.names, &names{})
 	s.registrar, err = newRegistrar(s.self, s.node.topics, local.routes, s.cfg, s.log)
 	s.node.routes, s.node.registrar = local.routes, s.registrar
 	return err
