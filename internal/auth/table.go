@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -250,13 +251,9 @@ func (t *Table) UpdateUser(by string, u User) error {
 			return nil, refuse("The user is not exist")
 		}
 		next := *old
-		for _, field := range [][2]*string{
-			{&next.Password, &u.Password}, {&next.UserType, &u.UserType}, {&next.UserStatus, &u.UserStatus},
-		} {
-			if *field[1] != "" {
-				*field[0] = *field[1]
-			}
-		}
+		next.Password = cmp.Or(u.Password, old.Password)
+		next.UserType = cmp.Or(u.UserType, old.UserType)
+		next.UserStatus = cmp.Or(u.UserStatus, old.UserStatus)
 		return &next, next.check()
 	})
 }

@@ -54,9 +54,7 @@ func (g groups) BrowseDeadLetters(
 	if err != nil || topic == "" {
 		return &v1.BrowseResponse{}, err
 	}
-	if in.Offset != nil {
-		next = in.GetOffset()
-	}
+	set(&next, in.Offset)
 	return g.browse(ctx, topic, 0, next, in.GetMax())
 }
 

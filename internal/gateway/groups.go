@@ -77,18 +77,10 @@ func (g groups) PutGroup(ctx context.Context, in *v1.PutGroupRequest, _ ...opt) 
 		return nil, err
 	}
 	cfg.GroupName, cfg.Attributes = in.GetGroup(), nil // attributes are changes, and there are none
-	if in.ConsumeEnabled != nil {
-		cfg.ConsumeEnable = in.GetConsumeEnabled()
-	}
-	if in.Orderly != nil {
-		cfg.ConsumeMessageOrderly = in.GetOrderly()
-	}
-	if in.BroadcastEnabled != nil {
-		cfg.ConsumeBroadcastEnable = in.GetBroadcastEnabled()
-	}
-	if in.RetryMaxTimes != nil {
-		cfg.RetryMaxTimes = in.GetRetryMaxTimes()
-	}
+	set(&cfg.ConsumeEnable, in.ConsumeEnabled)
+	set(&cfg.ConsumeMessageOrderly, in.Orderly)
+	set(&cfg.ConsumeBroadcastEnable, in.BroadcastEnabled)
+	set(&cfg.RetryMaxTimes, in.RetryMaxTimes)
 	_, err = g.change(ctx, protocol.UpdateAndCreateSubscriptionGroup, nil, protocol.EncodeBody(cfg))
 	if err != nil {
 		return nil, err
@@ -164,9 +156,7 @@ func (g groups) ResetOffsets(
 	h := &protocol.ResetOffsetRequestHeader{
 		Group: in.GetGroup(), Topic: in.GetTopic(), QueueID: allQueues, IsForce: true,
 	}
-	if in.QueueId != nil {
-		h.QueueID = in.GetQueueId()
-	}
+	set(&h.QueueID, in.QueueId)
 	switch in.GetTo() {
 	case v1.ResetTarget_EARLIEST:
 	case v1.ResetTarget_LATEST:

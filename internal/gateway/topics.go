@@ -111,6 +111,13 @@ func (t topics) GetTopic(ctx context.Context, in *v1.GetTopicRequest, _ ...opt) 
 	return topicOf(&cfg.TopicConfig), nil
 }
 
+// set takes over what a request says of a field, if it says anything.
+func set[T any](field, said *T) {
+	if said != nil {
+		*field = *said
+	}
+}
+
 // isMissing tells whether the broker said with the code that something is not there.
 func isMissing(err error, code protocol.ResponseCode) bool {
 	var answered *protocol.Error
@@ -132,15 +139,10 @@ func (t topics) PutTopic(ctx context.Context, in *v1.PutTopicRequest, _ ...opt) 
 	if err != nil {
 		return nil, err
 	}
-	if in.Queues != nil {
-		cfg.ReadQueueNums, cfg.WriteQueueNums = in.GetQueues(), in.GetQueues()
-	}
-	if in.ReadQueues != nil {
-		cfg.ReadQueueNums = in.GetReadQueues()
-	}
-	if in.WriteQueues != nil {
-		cfg.WriteQueueNums = in.GetWriteQueues()
-	}
+	set(&cfg.ReadQueueNums, in.Queues)
+	set(&cfg.WriteQueueNums, in.Queues)
+	set(&cfg.ReadQueueNums, in.ReadQueues)
+	set(&cfg.WriteQueueNums, in.WriteQueues)
 	if p := in.GetPermission(); p != v1.Permission_PERMISSION_UNSPECIFIED {
 		cfg.Perm = int32(p)
 	}
