@@ -3,15 +3,19 @@
 package index
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // guardedFS is the disk as Pebble sees it.
 //
-// After a failure it pauses before a file is created, for Pebble itself tries again at once, for ever.
+// After a failure it pauses before a file is created, for Pebble itself tries again at once, for ever. Of its list of
+// files it does not: it gives up when there is no room for that. So what is written to the list waits here for room.
 //
 // When a folder cannot be synced, Pebble would panic, sometimes in a goroutine of its own. So the error goes
 // to health instead of Pebble, which breaks the index; and a broken index changes nothing on the disk any
@@ -34,6 +38,17 @@ func inMemory(name string) bool {
 	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".dbtmp")
 }
 
+// noRoom tells that a write to the list of files, or to what points to it, failed for want of room, after a pause,
+// and is to be made again. While the index opens or closes nothing waits.
+func (f guardedFS) noRoom(name string, err error) bool {
+	if !strings.Contains(filepath.Base(name), "MANIFEST") ||
+		!errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return false
+	}
+	f.health.fail(err)
+	return f.health.pause()
+}
+
 // Create implements vfs.FS.
 func (f guardedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if inMemory(name) {
@@ -44,10 +59,13 @@ func (f guardedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 		return nil, err
 	}
 	file, err := f.FS.Create(name, category)
+	for err != nil && f.noRoom(name, err) {
+		file, err = f.FS.Create(name, category)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return guardedFile{File: file, fs: f}, nil
+	return guardedFile{File: file, fs: f, name: name}, nil
 }
 
 // OpenDir implements vfs.FS.
@@ -83,7 +101,8 @@ func (f guardedFS) Unwrap() vfs.FS { return f.FS }
 
 type guardedFile struct {
 	vfs.File
-	fs guardedFS
+	fs   guardedFS
+	name string
 }
 
 // Write implements vfs.File.
@@ -91,7 +110,13 @@ func (f guardedFile) Write(p []byte) (int, error) {
 	if err := f.fs.guard(); err != nil {
 		return 0, err
 	}
-	return f.File.Write(p)
+	n, err := f.File.Write(p)
+	for err != nil && f.fs.noRoom(f.name, err) {
+		var more int
+		more, err = f.File.Write(p[n:])
+		n += more
+	}
+	return n, err
 }
 
 // Sync implements vfs.File.

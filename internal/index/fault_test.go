@@ -3,12 +3,14 @@
 package index
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -168,13 +170,14 @@ func rewriteMissing(t failer, d *DB, l *modelLog) {
 type switchable struct {
 	on    atomic.Bool
 	match func(errorfs.Op) bool
+	err   error // default errDiskFull
 }
 
-var errDiskFull = errors.New("no space left on device (injected)")
+var errDiskFull = fmt.Errorf("%w (injected)", syscall.ENOSPC)
 
 func (s *switchable) MaybeError(o errorfs.Op) error {
 	if s.on.Load() && s.match(o) {
-		return errDiskFull
+		return cmp.Or(s.err, errDiskFull)
 	}
 	return nil
 }
@@ -234,6 +237,52 @@ func TestDiskFullHeals(t *testing.T) {
 	mustClose(t, d)
 }
 
+// TestNoRoomForTheManifest: Pebble gives up when it cannot write its list of files. For want of room it waits instead, reads
+// go on, and all is well as soon as there is some.
+func TestNoRoomForTheManifest(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpCreate} {
+		l := workload(300)
+		fault := &switchable{match: func(o errorfs.Op) bool {
+			return o.Kind == kind && strings.Contains(o.Path, "MANIFEST")
+		}}
+		disk := newDisk(t)
+		d := mustOpen(t, errorfs.Wrap(disk, fault), Config{CheckpointBytes: 3000})
+		if err := l.replayUntil(d, 0, l.ops[200].pos); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, d)
+		d = mustOpen(
+			t,
+			errorfs.Wrap(disk, fault),
+			Config{CheckpointBytes: 3000},
+		) // whose first flush begins a new list
+		if err := l.replayUntil(d, l.ops[200].pos, l.ops[205].pos); err != nil {
+			t.Fatal(err)
+		}
+		fault.on.Store(true)
+		synced := make(chan error)
+		go func() { synced <- d.Sync() }()
+		waitFor(t, "a failure", func() bool { return d.Err() != nil })
+		if err := d.Err(); !errors.Is(err, errDiskFull) {
+			t.Fatalf("Err is %v", err)
+		}
+		l.compareQueues(t, d, l.ops[204].end(), 32)
+		fault.on.Store(false)
+		if err := <-synced; err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the index to heal", func() bool { return d.Err() == nil })
+		if err := l.replayUntil(d, l.ops[205].pos, l.end); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, d)
+		d = mustOpen(t, disk, Config{})
+		l.compare(t, d, l.end, 32)
+		mustClose(t, d)
+	}
+}
+
 func TestDiskFullAtClose(t *testing.T) {
 	t.Parallel()
 	l := workload(300)
@@ -272,7 +321,7 @@ func TestManifestFails(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync} {
 		l := workload(300)
-		fault := &switchable{match: func(o errorfs.Op) bool {
+		fault := &switchable{err: syscall.EIO, match: func(o errorfs.Op) bool {
 			return o.Kind == kind && strings.Contains(o.Path, "MANIFEST")
 		}}
 		disk := newDisk(t)

@@ -121,10 +121,11 @@ func (h *health) close() {
 }
 
 // pause returns at once while all goes well; after failures it waits, longer with each; when the index is
-// broken it waits for the end: what comes now cannot succeed.
-func (h *health) pause() {
+// broken it waits for the end: what comes now cannot succeed. It reports whether the index was open before.
+func (h *health) pause() bool {
 	h.mu.Lock()
 	streak, broken, running := h.mu.streak, h.mu.broken != nil, h.mu.running
+	open := running && !h.mu.isClosed
 	h.mu.Unlock()
 	switch {
 	case broken && running:
@@ -137,4 +138,5 @@ func (h *health) pause() {
 		case <-h.closing:
 		}
 	}
+	return open
 }
