@@ -209,13 +209,19 @@ func (f *fetch) take(e *index.Entry) {
 		f.done = true // the damaged run ends here
 		return
 	}
-	f.res.Next = e.Offset + 1
 	if f.req.MatchRecord != nil && !f.req.MatchRecord(rec) {
+		f.res.Next = e.Offset + 1
 		return
 	}
 	if f.records.Passing {
-		rec = bytes.Clone(rec)
+		if rec = bytes.Clone(rec); rec.Check() != nil { // it was damaged after its block was verified
+			f.records.Close()
+			f.records.Passing = false
+			f.take(e)
+			return
+		}
 	}
+	f.res.Next = e.Offset + 1
 	f.res.Records = append(f.res.Records, rec)
 	f.res.Bytes += len(rec)
 	f.count++

@@ -53,6 +53,48 @@ func TestFetchFromMappedSegments(t *testing.T) {
 	}
 }
 
+// TestBodyDamagedAfterItWasVerified: what a filtered walk gives out is verified even when its block is trusted.
+func TestBodyDamagedAfterItWasVerified(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.Log.RingBytes = 1
+	r := start(t, cfg)
+	for i := range 60 {
+		r.send(msg("t", 0, fmt.Sprint(i)+strings.Repeat(" ", 8000)))
+	}
+	fetch := func(from message.QueueOffset) FetchResult {
+		return r.Fetch(&FetchRequest{
+			Topic: "t", From: from, MaxBytes: 1 << 20, MatchRecord: func(message.Record) bool { return true },
+		})
+	}
+	whole := fetch(0)
+	if whole.Status != Found || len(whole.Records) != 32 {
+		t.Fatalf("%v, %d records", whole.Status, len(whole.Records))
+	}
+	pos := message.Record(whole.Records[9]).LogOffset()
+	for _, seg := range r.log.Segments() {
+		if pos < seg.First || pos >= seg.End {
+			continue
+		}
+		file, err := os.OpenFile(seg.Path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteAt([]byte{'x'}, int64(pos-seg.First)+4000); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res := fetch(0); res.Status != Found || res.Next != 9 || len(res.Records) != 9 {
+		t.Errorf("before the damage: %v, %d records, next %d, %v", res.Status, len(res.Records), res.Next, res.Err)
+	}
+	if res := fetch(9); res.Status != Damaged || res.Err == nil {
+		t.Errorf("at the damage: %v, %d records, next %d", res.Status, len(res.Records), res.Next)
+	}
+}
+
 // TestPanicOfAFilter is not taken for a fault of the memory.
 func TestPanicOfAFilter(t *testing.T) {
 	t.Parallel()
