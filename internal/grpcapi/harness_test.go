@@ -177,7 +177,7 @@ func newDoor(t *testing.T, change func(*Config)) *door {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &door{t: t, broker: b, server: server, stop: cancel, ended: make(chan error, 1)}
 	go func() { d.ended <- server.Run(ctx) }()
-	d.dial()
+	d.dialThrough(func(conn net.Conn) net.Conn { return conn })
 	t.Cleanup(func() {
 		cancel()
 		if err := <-d.ended; err != nil {
@@ -188,13 +188,13 @@ func newDoor(t *testing.T, change func(*Config)) *door {
 	return d
 }
 
-// dial connects a client in memory.
-func (d *door) dial() {
+// dialThrough connects a client in memory, with something around the server's end.
+func (d *door) dialThrough(around func(net.Conn) net.Conn) {
 	d.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///door", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			theirs, ours := net.Pipe()
-			go d.server.Deliver(ours)
+			go d.server.Deliver(around(ours))
 			return theirs, nil
 		}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
 	if err != nil {

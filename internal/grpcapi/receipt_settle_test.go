@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -158,10 +159,22 @@ func TestRenewedReceiptsAreBounded(t *testing.T) {
 	wantCode(t, got.status, v2.Code_TOO_MANY_REQUESTS)
 }
 
+// lazyConn takes its time for each write.
+type lazyConn struct{ net.Conn }
+
+func (c lazyConn) Write(p []byte) (int, error) {
+	<-time.After(2 * drainTick)
+	return c.Conn.Write(p)
+}
+
 // Stopping answers held receives, ends the telemetry streams, and then there is nothing left.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, nil)
+	d.conn.Close()
+	d.dialThrough(
+		func(conn net.Conn) net.Conn { return lazyConn{conn} },
+	) // answers are written after their handler's end
 	held := make(chan struct{})
 	d.broker.on(protocol.PopMessage, func(c *remoting.Call) {
 		c.Suspend(nil)

@@ -145,6 +145,7 @@ const (
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
 	drainTick    = 5 * time.Millisecond // how often the end looks whether rpcs are under way
+	writeGrace   = 200 * time.Millisecond
 )
 
 // New returns a door that dispatches through registry. It serves nothing before Run.
@@ -214,7 +215,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// drain lets rpcs under way end, and then closes the connections, which ends the telemetry streams.
+// drain lets rpcs under way end, and then closes the connections, which ends the telemetry streams. An rpc's handler
+// is done before its answer is written, and grpc-go does not tell when that is, but for the last stream of all: where
+// clients keep streams open, writeGrace is left for it.
 func (s *Server) drain() {
 	drained := make(chan struct{})
 	go func() {
@@ -225,14 +228,17 @@ func (s *Server) drain() {
 	defer patience.Stop()
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
-	for done := false; !done && s.api.inFlight.Load() > 0; {
+	for since := time.Now(); time.Since(since) < writeGrace; {
 		select {
 		case <-tick.C:
+			if s.api.inFlight.Load() > 0 {
+				since = time.Now()
+			}
 		case <-drained:
-			done = true
+			return
 		case <-patience.C:
 			s.api.log.Warn("gave up on gRPC calls in flight", slog.Int64("calls", s.api.inFlight.Load()))
-			done = true
+			since = time.Time{}
 		}
 	}
 	s.grpc.Stop()
