@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"slices"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/index"
@@ -123,8 +124,8 @@ type checkedQueue struct {
 
 // checkedState is what the log says of a key.
 type checkedState struct {
-	applied stateVersion // the last change the index must know
-	later   bool         // the next start applies another one, which the index may know already
+	applied stateVersion   // the last change the index must know
+	later   []stateVersion // changes it may know
 }
 
 type stateVersion struct {
@@ -239,7 +240,7 @@ func (c *checkedState) change(version stateVersion, known bool) {
 	if known {
 		c.applied = version
 	} else {
-		c.later = true
+		c.later = append(c.later, version)
 	}
 }
 
@@ -312,16 +313,24 @@ func (v *verifier) compareStates() error {
 			id := guardKey(&message.State{Space: message.Space(space), Key: st.Key})
 			seen[id] = struct{}{}
 			got := stateVersion{pos: st.Pos, live: true, hash: maphash.Bytes(v.seed, st.Value)}
-			if c := v.states[id]; c == nil || !c.later && c.applied != got {
+			if c := v.states[id]; c == nil || !c.has(got) {
 				v.rep.fault("state %d/%q: the index has a value from log position %d, the log has not",
 					space, st.Key, st.Pos)
 			}
 		}
 	}
 	for id, c := range v.states {
-		if _, ok := seen[id]; !ok && c.applied.live && !c.later {
+		if _, ok := seen[id]; !ok && c.applied.live && !c.mayBeGone() {
 			v.rep.fault("state %d/%q of log position %d is not in the index", id[0], id[1:], c.applied.pos)
 		}
 	}
 	return nil
+}
+
+func (c *checkedState) has(got stateVersion) bool {
+	return c.applied == got || slices.Contains(c.later, got)
+}
+
+func (c *checkedState) mayBeGone() bool {
+	return slices.ContainsFunc(c.later, func(later stateVersion) bool { return !later.live })
 }
