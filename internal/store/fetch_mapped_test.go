@@ -11,16 +11,23 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// TestFetchFromMappedSegments looks at all records and wants few: they stay what they are after their segment has been
-// dropped. When somebody cuts a file that is mapped, that is damage like any other.
-func TestFetchFromMappedSegments(t *testing.T) {
-	t.Parallel()
+// startOnFiles starts a store whose 60 messages, which begin with their numbers, have left the memory.
+func startOnFiles(t *testing.T) *runner {
+	t.Helper()
 	cfg := testConfig(t)
 	cfg.Log.RingBytes = 1
 	r := start(t, cfg)
 	for i := range 60 {
 		r.send(msg("t", 0, fmt.Sprint(i)+strings.Repeat(" ", 8000)))
 	}
+	return r
+}
+
+// TestFetchFromMappedSegments looks at all records and wants few: they stay what they are after their segment has been
+// dropped. When somebody cuts a file that is mapped, that is damage like any other.
+func TestFetchFromMappedSegments(t *testing.T) {
+	t.Parallel()
+	r := startOnFiles(t)
 	wanted := func(rec message.Record) bool { return rec.Body()[0] == '5' }
 	fetch := func(from message.QueueOffset) FetchResult {
 		return r.Fetch(&FetchRequest{Topic: "t", From: from, MatchRecord: wanted, MaxBytes: 1 << 20})
@@ -56,12 +63,7 @@ func TestFetchFromMappedSegments(t *testing.T) {
 // TestBodyDamagedAfterItWasVerified: what a filtered walk gives out is verified even when its block is trusted.
 func TestBodyDamagedAfterItWasVerified(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.Log.RingBytes = 1
-	r := start(t, cfg)
-	for i := range 60 {
-		r.send(msg("t", 0, fmt.Sprint(i)+strings.Repeat(" ", 8000)))
-	}
+	r := startOnFiles(t)
 	fetch := func(from message.QueueOffset) FetchResult {
 		return r.Fetch(&FetchRequest{
 			Topic: "t", From: from, MaxBytes: 1 << 20, MatchRecord: func(message.Record) bool { return true },
