@@ -15,8 +15,7 @@ import (
 // read-only after, but for Header, which Handle fills in, and User.
 //
 // A call ends exactly once. Reply, ReplyLater, Fail and FailLater may be called from any goroutine; a second
-// one is a bug of the processor: it is logged, counted and otherwise without effect (under the build tag
-// invariants it panics).
+// one is a bug of the processor: it is logged, counted and otherwise without effect.
 //
 //lint:wide a call is what hooks, wrappers and processors of every door read
 type Call struct {
@@ -112,32 +111,23 @@ func (c *Call) ReplyLater(r Response) { c.end(&r, true) }
 
 // Fail ends the call with an error: a *protocol.Error is its answer, anything else goes through the
 // registry's MapError.
-func (c *Call) Fail(err error) { c.fail(err, false) }
+func (c *Call) Fail(err error) { c.answer(Response{}, err, false) }
 
 // FailLater is to Fail what ReplyLater is to Reply.
-func (c *Call) FailLater(err error) { c.fail(err, true) }
+func (c *Call) FailLater(err error) { c.answer(Response{}, err, true) }
 
 // Answer ends the call with r, or with err if there is one: it is Reply or Fail.
-func (c *Call) Answer(r Response, err error) {
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	c.Reply(r)
-}
+func (c *Call) Answer(r Response, err error) { c.answer(r, err, false) }
 
 // AnswerLater is to Answer what ReplyLater is to Reply.
-func (c *Call) AnswerLater(r Response, err error) {
-	if err != nil {
-		c.FailLater(err)
-		return
-	}
-	c.ReplyLater(r)
-}
+func (c *Call) AnswerLater(r Response, err error) { c.answer(r, err, true) }
 
-func (c *Call) fail(err error, later bool) {
-	e := c.reg.mapError(err)
-	c.end(&Response{Code: e.Code, Remark: e.Remark}, later)
+func (c *Call) answer(r Response, err error, later bool) {
+	if err != nil {
+		e := c.reg.mapError(err)
+		r = Response{Code: e.Code, Remark: e.Remark}
+	}
+	c.end(&r, later)
 }
 
 func (c *Call) end(r *Response, later bool) {

@@ -119,11 +119,9 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if c.cfg.TLS != nil {
-		d := tls.Dialer{Config: c.cfg.TLS}
-		return d.DialContext(ctx, "tcp", c.cfg.Addr)
+		return (&tls.Dialer{Config: c.cfg.TLS}).DialContext(ctx, "tcp", c.cfg.Addr)
 	}
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", c.cfg.Addr)
+	return new(net.Dialer).DialContext(ctx, "tcp", c.cfg.Addr)
 }
 
 // adopt serves a fresh connection on a goroutine that Close waits for.

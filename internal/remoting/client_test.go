@@ -20,7 +20,7 @@ func TestClientRedialsAfterALoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for conn := range h.Conns {
+	for _, conn := range h.conns(true) {
 		conn.Close()
 	}
 	eventually(t, "the client sees it", first.Closed)
@@ -80,7 +80,7 @@ func TestClientSaysWhoItIs(t *testing.T) {
 	if call := <-asked; call.Version != protocol.VersionV4_9_4 || call.Language != protocol.LanguageGo {
 		t.Fatalf("%d %s", call.Version, call.Language)
 	}
-	for conn := range h.Conns {
+	for _, conn := range h.conns(true) {
 		if conn.RemoteAddr().Addr().String() != "127.0.0.1" || conn.via.Name != "broker" {
 			t.Fatalf("%s %v", conn.RemoteAddr(), conn.via)
 		}

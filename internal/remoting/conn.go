@@ -204,14 +204,10 @@ func (c *Conn) readMore() error {
 
 // handle executes one frame.
 func (c *Conn) handle(frame []byte, now time.Time) error {
-	cmd := c.read.cmd
-	if cmd == nil {
-		cmd, _ = c.eng.pools.scratch.Get().(*protocol.Command) // a pool holds nothing else
-		if cmd == nil {
-			cmd = new(protocol.Command)
-		}
-		c.read.cmd = cmd
+	if c.read.cmd == nil {
+		c.read.cmd, _ = c.eng.pools.scratch.Get().(*protocol.Command) // a pool holds nothing else
 	}
+	cmd := c.read.cmd
 	if err := cmd.Decode(frame); err != nil {
 		return err
 	}
@@ -233,19 +229,14 @@ func (c *Conn) handle(frame []byte, now time.Time) error {
 // admit dispatches a call, once the connection may have another in flight.
 func (c *Conn) admit(call *Call) {
 	open := int(c.state.open.Add(1))
-	if open > c.eng.limits.MaxCallsPerConn && !c.waitForCalls(call.Deadline) {
-		call.reg, call.ctx = c.eng.reg, c.eng.ctx
-		call.ctx = call.reg.hooks.before(call.ctx, call)
-		call.Fail(c.tooManyCalls())
-		return
+	switch {
+	case open > c.eng.limits.MaxCallsPerConn && !c.waitForCalls(call.Deadline):
+		c.eng.reg.refuse(c.eng.ctx, call, c.tooManyCalls())
+	case c.eng.draining.Load() && call.Version > protocol.VersionV5_3_1 && !call.OneWay:
+		c.eng.reg.refuse(c.eng.ctx, call, &protocol.Error{Code: protocol.GoAway, Remark: "please go away"})
+	default:
+		c.eng.reg.Dispatch(c.eng.ctx, call)
 	}
-	if c.eng.draining.Load() && call.Version > protocol.VersionV5_3_1 && !call.OneWay {
-		call.reg, call.ctx = c.eng.reg, c.eng.ctx
-		call.ctx = call.reg.hooks.before(call.ctx, call)
-		call.Fail(&protocol.Error{Code: protocol.GoAway, Remark: "please go away"})
-		return
-	}
-	c.eng.reg.Dispatch(c.eng.ctx, call)
 }
 
 // callEnded is called when a call in flight has ended or is held from now on.
@@ -322,13 +313,11 @@ func ordinaryEnd(err error) bool {
 }
 
 func (c *Conn) logEnd(err error) {
-	log := c.eng.log
-	switch {
-	case ordinaryEnd(err):
-		log.Debug("connection ended", slog.Any("remote_addr", c.remote), slog.Any("error", err))
-	default:
-		c.eng.tarpit.blame(c.remote.Addr(), time.Now())
-		c.eng.throttle.warn(log, "connection closed for its fault", slog.Any("remote_addr", c.remote),
-			slog.Any("error", err))
+	if ordinaryEnd(err) {
+		c.eng.log.Debug("connection ended", slog.Any("remote_addr", c.remote), slog.Any("error", err))
+		return
 	}
+	c.eng.tarpit.blame(c.remote.Addr(), time.Now())
+	c.eng.throttle.warn(c.eng.log, "connection closed for its fault", slog.Any("remote_addr", c.remote),
+		slog.Any("error", err))
 }

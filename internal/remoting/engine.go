@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ type engine struct {
 // pools holds what is used for a moment and reused by any connection.
 type pools struct {
 	scratch sync.Pool // *protocol.Command, decoded into
-	heads   sync.Pool // *protocol.Command without ext fields; see answerHead
+	heads   sync.Pool // *protocol.Command, the fixed part of an answer without ext fields
 	outBufs sync.Pool // *[]byte
 }
 
@@ -53,13 +54,16 @@ type watch struct {
 }
 
 func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	e := &engine{
-		reg: reg, limits: limits, log: log, ctx: context.Background(),
+		reg: reg, limits: limits, log: cmp.Or(log, slog.New(slog.DiscardHandler)), ctx: context.Background(),
 		requestHead: protocol.Command{Language: protocol.LanguageJava, Version: protocol.VersionCurrent},
 		frames:      semaphore.NewWeighted(limits.ReadMemoryBytes), turn: semaphore.NewWeighted(1),
+	}
+	e.pools.scratch.New = func() any { return new(protocol.Command) }
+	e.pools.heads.New = func() any {
+		return &protocol.Command{
+			Flag: protocol.FlagResponse, Version: protocol.VersionCurrent, Language: protocol.LanguageJava,
+		}
 	}
 	e.throttle.most, e.throttle.every = 10, 10*time.Second
 	return e

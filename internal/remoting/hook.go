@@ -40,6 +40,7 @@ type hooks struct {
 }
 
 func (h *hooks) add(list []Hook) {
+	h.seen.New = func() any { return new(Response) }
 	for _, hook := range list {
 		if hook == nil {
 			continue
@@ -70,10 +71,7 @@ func (h *hooks) answered(c *Call, r *Response) {
 	if len(h.all) == 0 {
 		return
 	}
-	seen, ok := h.seen.Get().(*Response)
-	if !ok {
-		seen = new(Response)
-	}
+	seen, _ := h.seen.Get().(*Response)
 	*seen = *r
 	h.after(c, seen, nil)
 	*seen = Response{}

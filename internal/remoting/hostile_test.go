@@ -230,7 +230,7 @@ func TestLateReader(t *testing.T) {
 	write(t, nc, burst)
 	var conn *Conn
 	eventually(t, "the reader waits for us", func() bool {
-		for conn = range h.Conns {
+		for _, conn = range h.conns(true) {
 			return conn.state.full.Load()
 		}
 		return false

@@ -14,32 +14,25 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// Defaults of LaneConfig.
-const (
-	DefaultLaneCalls   = 10_000
-	DefaultLaneBytes   = 64 << 20
-	DefaultLaneMaxWait = 2 * time.Second
-)
-
-// LaneConfig describes a lane. Zero fields take the defaults.
+// LaneConfig describes a lane. Zero fields take the defaults in parentheses.
 type LaneConfig struct {
 	Name     string
-	MaxCalls int // calls in flight at once; 0: DefaultLaneCalls
+	MaxCalls int // calls in flight at once (10,000)
 
-	// MaxBytes bounds the bytes of their frames; 0: DefaultLaneBytes. One call is admitted whatever its size.
+	// MaxBytes bounds the bytes of their frames (64 MiB). One call is admitted whatever its size.
 	MaxBytes int64
 
 	// Workers is how many goroutines at most run processors; 0: they run inline, on the caller's goroutine.
 	Workers int
 
-	// MaxWait is the longest wait for a place, if the call's deadline is not sooner; 0: DefaultLaneMaxWait.
+	// MaxWait is the longest wait for a place, if the call's deadline is not sooner (2 s).
 	MaxWait time.Duration
 }
 
 func (c *LaneConfig) setDefaults() {
-	c.MaxCalls = cmp.Or(c.MaxCalls, DefaultLaneCalls)
-	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultLaneBytes)
-	c.MaxWait = cmp.Or(c.MaxWait, DefaultLaneMaxWait)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 10_000)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
+	c.MaxWait = cmp.Or(c.MaxWait, 2*time.Second)
 }
 
 // A Lane bounds the calls of some request codes that are in flight, by count and by bytes. A call has its

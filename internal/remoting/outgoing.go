@@ -43,17 +43,6 @@ func (c *Conn) outBufLocked() []byte {
 	return make([]byte, 0, firstOutBytes)
 }
 
-// answerHead returns the fixed part of an answer, to be filled in and given back to heads. It is pooled
-// because a Command is large and escapes to the heap where it is encoded.
-func (e *engine) answerHead() *protocol.Command {
-	if head, ok := e.pools.heads.Get().(*protocol.Command); ok {
-		return head
-	}
-	return &protocol.Command{
-		Flag: protocol.FlagResponse, Version: protocol.VersionCurrent, Language: protocol.LanguageJava,
-	}
-}
-
 func (e *engine) recycle(b []byte) {
 	if cap(b) <= pooledOutBytes {
 		e.pools.outBufs.Put(&b)
@@ -98,7 +87,7 @@ func (c *Conn) encodeAnswer(call *Call, r *Response, later bool) (flushNow bool,
 		limit := c.eng.limits.MaxOutBytes
 		return false, fmt.Errorf("%w: %d bytes not taken, limit %d", ErrSlowReader, owed, limit)
 	}
-	head := c.eng.answerHead()
+	head, _ := c.eng.pools.heads.Get().(*protocol.Command) // pooled: it is large, and escapes where it is encoded
 	head.Code, head.Opaque, head.Remark, head.Serialize = int32(r.Code), call.Opaque, r.Remark, call.serialize
 	buf := protocol.AppendFrameHead(c.outBufLocked(), head, r.Header, size)
 	head.Remark = ""

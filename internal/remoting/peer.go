@@ -22,16 +22,7 @@ const (
 
 // String returns the door's name as logs and spans carry it.
 func (p Protocol) String() string {
-	switch p {
-	case ProtocolRemoting:
-		return "remoting"
-	case ProtocolGRPC:
-		return "grpc"
-	case ProtocolREST:
-		return "rest"
-	default:
-		return "unknown"
-	}
+	return [...]string{"unknown", "remoting", "grpc", "rest"}[p]
 }
 
 // A Peer is whoever made a call: a native connection, a gRPC stream, an HTTP client.
@@ -64,13 +55,8 @@ type Gate interface {
 type Caller interface {
 	// Request sends a request and returns; done is called exactly once, with the answer or with ErrTimeout or
 	// ErrConnClosed, on a goroutine that must not be blocked, under no lock.
-	Request(
-		code protocol.Code,
-		h protocol.Header,
-		body []byte,
-		timeout time.Duration,
-		done func(*protocol.Command, error),
-	)
+	Request(code protocol.Code, h protocol.Header, body []byte, timeout time.Duration,
+		done func(*protocol.Command, error))
 	// OneWay sends a request that has no answer. It does not wait for the socket.
 	OneWay(code protocol.Code, h protocol.Header, body []byte) error
 }

@@ -87,19 +87,15 @@ func parseProxyV2(b []byte) (h proxyHeader, ok bool, err error) {
 		return h, true, nil
 	}
 	body := b[proxyV2HeadBytes:h.size]
-	switch family {
-	case 1:
-		if len(body) < 12 {
-			return h, false, ErrProxyHeader
-		}
+	switch {
+	case family == 1 && len(body) >= 12:
 		addr := netip.AddrFrom4([4]byte(body[:4]))
 		h.source = netip.AddrPortFrom(addr, binary.BigEndian.Uint16(body[8:]))
-	case 2:
-		if len(body) < 36 {
-			return h, false, ErrProxyHeader
-		}
+	case family == 2 && len(body) >= 36:
 		addr := netip.AddrFrom16([16]byte(body[:16])).Unmap()
 		h.source = netip.AddrPortFrom(addr, binary.BigEndian.Uint16(body[32:]))
+	case family == 1, family == 2:
+		return h, false, ErrProxyHeader
 	}
 	return h, true, nil
 }

@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,11 +61,12 @@ type entry struct {
 // NewRegistry builds the table. It fails, with all faults at once, when a route is incomplete or a code
 // occurs twice.
 func NewRegistry(cfg RegistryConfig, routes []Route) (*Registry, error) {
-	r := &Registry{cfg: cfg, log: cfg.Logger, other: map[protocol.Code]*entry{}}
-	r.hooks.add(cfg.Hooks)
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
+	r := &Registry{
+		cfg:   cfg,
+		log:   cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		other: map[protocol.Code]*entry{},
 	}
+	r.hooks.add(cfg.Hooks)
 	var faults []error
 	for _, route := range routes {
 		if err := r.add(route); err != nil {
@@ -118,8 +120,7 @@ func (r *Registry) NextPeerID() uint64 { return r.peerID.Add(1) }
 // call it on a goroutine that may wait, and a client's sender is slowed down. Every call that is dispatched
 // ends, and all hooks see both its ends.
 func (r *Registry) Dispatch(ctx context.Context, c *Call) {
-	c.reg = r
-	c.ctx = r.hooks.before(ctx, c)
+	r.begin(ctx, c)
 	e := r.find(c.Code)
 	if e == nil {
 		c.Fail(notSupported(c.Code))
@@ -143,6 +144,17 @@ func (r *Registry) Dispatch(ctx context.Context, c *Call) {
 		return
 	}
 	e.run(c)
+}
+
+// refuse is Dispatch for a call that is not to be executed: it ends with err, and all hooks see both its ends.
+func (r *Registry) refuse(ctx context.Context, c *Call, err error) {
+	r.begin(ctx, c)
+	c.Fail(err)
+}
+
+func (r *Registry) begin(ctx context.Context, c *Call) {
+	c.reg = r
+	c.ctx = r.hooks.before(ctx, c)
 }
 
 // enter takes a place in the lane for the call, or ends the call with SYSTEM_BUSY.
@@ -203,13 +215,9 @@ func (e *entry) runPooled(c *Call) {
 // panicked answers a call whose processor panicked, if it had not been answered before.
 func (r *Registry) panicked(c *Call, v any) {
 	r.panics.Add(1)
-	r.log.Error(
-		"processor panicked",
-		slog.String("request_code", c.Code.String()),
-		slog.Any("remote_addr", c.Peer.RemoteAddr()),
-		slog.Any("error", v),
-		slog.String("stack", string(debug.Stack())),
-	)
+	r.log.Error("processor panicked", slog.String("request_code", c.Code.String()),
+		slog.Any("remote_addr", c.Peer.RemoteAddr()), slog.Any("error", v),
+		slog.String("stack", string(debug.Stack())))
 	remark := fmt.Sprintf("internal error in %s: %v", c.Code, v)
 	c.tryEnd(&Response{Code: protocol.SystemError, Remark: remark}, false)
 }
@@ -227,9 +235,55 @@ func (r *Registry) mapError(err error) *protocol.Error {
 // repliedTwice reports a bug of a processor.
 func (r *Registry) repliedTwice(c *Call, second *Response) {
 	r.repliesTwice.Add(1)
-	if invariants {
-		panic(fmt.Sprintf("remoting: second answer %s to call %s", second.Code, c.Code))
-	}
 	r.log.Error("call answered twice", slog.String("request_code", c.Code.String()),
 		slog.String("response_code", second.Code.String()), slog.String("stack", string(debug.Stack())))
+}
+
+// A Processor executes a call. It, or whoever it gives the call to, ends it exactly once with Reply,
+// ReplyLater, Fail or FailLater, at once or later. It must not block on an inline lane.
+type Processor func(ctx context.Context, c *Call)
+
+// Handle makes a processor of a plain function that returns the answer. The header is decoded, or taken from
+// the call when the door set it; fn may keep it as long as it does not keep strings of it past the reply.
+func Handle[H any, PH protocol.HeaderOf[H]](fn func(c *Call, h PH) (Response, error)) Processor {
+	return HandleAsync[H, PH](func(c *Call, h PH) { c.Answer(fn(c, h)) })
+}
+
+// HandleAsync makes a processor of a function that gets the header decoded and ends the call itself, now or
+// later.
+func HandleAsync[H any, PH protocol.HeaderOf[H]](fn func(c *Call, h PH)) Processor {
+	return func(_ context.Context, c *Call) {
+		h, err := header[H, PH](c)
+		if err != nil {
+			c.Fail(err)
+			return
+		}
+		fn(c, h)
+	}
+}
+
+// HandleBody makes a processor of a plain function for a code without header.
+func HandleBody(fn func(c *Call) (Response, error)) Processor {
+	return func(_ context.Context, c *Call) { c.Answer(fn(c)) }
+}
+
+// header returns the call's typed header and leaves it in the call.
+func header[H any, PH protocol.HeaderOf[H]](c *Call) (PH, error) {
+	if c.Header != nil {
+		h, ok := c.Header.(PH)
+		if !ok {
+			return nil, fmt.Errorf("call %s has header %T, want %T", c.Code, c.Header, h)
+		}
+		return h, nil
+	}
+	h := PH(new(H))
+	if c.Ext == nil {
+		c.Header = h
+		return h, nil
+	}
+	if err := h.DecodeExt(c.Ext); err != nil {
+		return nil, err
+	}
+	c.Header = h
+	return h, nil
 }

@@ -29,7 +29,7 @@ func connected(t *testing.T, h *harness, reg *Registry) (*Client, *Conn) {
 	t.Helper()
 	c := dialTo(t, ClientConfig{Addr: h.addr(), Registry: reg})
 	invoke(t, c, codeEcho, nil, nil)
-	for conn := range h.Conns {
+	for _, conn := range h.conns(true) {
 		return c, conn
 	}
 	t.Fatal("no connection")

@@ -118,7 +118,7 @@ func TestC147ProxyHeaderByteByByte(t *testing.T) {
 				want = nc.LocalAddr().(*net.TCPAddr).AddrPort()
 			}
 			found := false
-			for conn := range h.Conns {
+			for _, conn := range h.conns(true) {
 				found = found || conn.RemoteAddr() == want
 			}
 			if !found {
