@@ -62,8 +62,8 @@ func (e *Entry) rule() (r rule, err error) {
 	if r.actions, err = parseActions(e.Actions); err != nil {
 		return r, err
 	}
-	switch r.deny = strings.EqualFold(e.Decision, "Deny"); {
-	case !r.deny && !strings.EqualFold(e.Decision, "Allow"):
+	r.deny = strings.EqualFold(e.Decision, "Deny")
+	if !r.deny && !strings.EqualFold(e.Decision, "Allow") {
 		return r, refuse("The decision is null or illegal: %q is neither Allow nor Deny", e.Decision)
 	}
 	for _, text := range e.SourceIPs {
@@ -129,13 +129,8 @@ func (a *ACL) check() error {
 	}
 	for i := range a.Policies {
 		p := &a.Policies[i]
-		switch {
-		case strings.EqualFold(p.Type, Default):
-			p.Type = Default
-		case p.Type == "", strings.EqualFold(p.Type, Custom):
-			p.Type = Custom
-		default:
-			return refuse("%q is no policy type: there are Custom and Default", p.Type)
+		if err := settle(&p.Type, "policyType", Custom, Default); err != nil {
+			return err
 		}
 		if len(p.Entries) == 0 {
 			return refuse("The policy entries is empty.")

@@ -18,6 +18,7 @@ import (
 type Book struct {
 	on, rights bool
 	accounts   map[string]*account
+	acls       map[string]ACL // by subject
 	trusted    []netip.Prefix
 }
 

@@ -151,10 +151,10 @@ func (t *Table) Tick(time.Time) {
 		return
 	}
 	f, err := readFile(t.cfg.File)
+	before := t.mu.file
 	if err == nil {
-		before := t.mu.file
 		t.mu.file = *f
-		if users, _ := t.mergedLocked(); t.Book().on && !anyGoverns(users) {
+		if t.Book().on && !anyGoverns(t.bookLocked().accounts) {
 			err, t.mu.file = errors.New("it leaves no enabled super user"), before
 		}
 	}

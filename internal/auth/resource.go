@@ -41,19 +41,15 @@ func (a Actions) names() (names []string) {
 // parseActions reads names in any case.
 func parseActions(names []string) (Actions, error) {
 	var set Actions
-next:
 	for _, name := range names {
-		if strings.EqualFold(name, "All") {
+		switch bit := indexFold(actionNames[:], name); {
+		case strings.EqualFold(name, "All"):
 			set = All
-			continue
+		case bit < 0:
+			return 0, refuse("%q is no action: there are %s and All", name, strings.Join(actionNames[:], ", "))
+		default:
+			set |= 1 << bit
 		}
-		for bit, known := range actionNames {
-			if strings.EqualFold(name, known) {
-				set |= 1 << bit
-				continue next
-			}
-		}
-		return 0, refuse("%q is no action: there are %s and All", name, strings.Join(actionNames[:], ", "))
 	}
 	if set == 0 {
 		return 0, refuse("The actions is empty.")
@@ -96,12 +92,10 @@ func parsePattern(text string) (pattern, error) {
 	if text == "*" {
 		return pattern{prefix: true}, nil
 	}
-	kind, name, found := strings.Cut(text, ":")
-	for k, known := range kindNames {
-		if found && name != "" && Kind(k) != Any && strings.EqualFold(kind, known) {
-			name, prefix := strings.CutSuffix(name, "*")
-			return pattern{Kind(k), name, prefix}, nil
-		}
+	kind, name, _ := strings.Cut(text, ":")
+	if k := Kind(indexFold(kindNames[1:], kind) + 1); k != Any && name != "" {
+		name, prefix := strings.CutSuffix(name, "*")
+		return pattern{k, name, prefix}, nil
 	}
 	return pattern{}, refuse(
 		"%q is no resource: wanted Topic:name, Group:name, Cluster:name or Namespace:name, where "+

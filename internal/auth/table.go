@@ -86,7 +86,7 @@ func NewTable(cfg Config, journal store.Journal) (*Table, error) {
 		journal.OnState(message.SpaceUser, t.apply)
 	}
 	t.rebuildLocked()
-	if b := t.Book(); b.on && !slices.ContainsFunc(slices.Collect(maps.Values(b.accounts)), (*account).governs) {
+	if b := t.Book(); b.on && !anyGoverns(b.accounts) {
 		return nil, errors.New(
 			"requests need credentials and nobody could change users: there is no enabled super user. " +
 				"Set initAuthenticationUser={\"username\":…,\"password\":…}, or name one in authFile",
@@ -134,14 +134,19 @@ func (t *Table) apply(st message.State) {
 	t.rebuildLocked()
 }
 
-// rebuildLocked makes the book: the file goes before the log, and that before the settings.
-func (t *Table) rebuildLocked() {
-	b := &Book{accounts: map[string]*account{}, trusted: t.mu.file.trusted}
-	users, acls := t.mergedLocked()
-	for name, u := range users {
-		b.accounts[name] = newAccount(u)
+// rebuildLocked makes the book that requests are checked against.
+func (t *Table) rebuildLocked() { t.book.Store(t.bookLocked()) }
+
+// bookLocked makes a book: the file goes before the log, and that before the settings.
+func (t *Table) bookLocked() *Book {
+	b := &Book{accounts: map[string]*account{}, acls: maps.Clone(t.mu.acls), trusted: t.mu.file.trusted}
+	for _, u := range slices.Concat(t.cfg.Users, slices.Collect(maps.Values(t.mu.users)), t.mu.file.Users) {
+		b.accounts[u.Username] = newAccount(u)
 	}
-	for subject, acl := range acls {
+	for _, acl := range t.mu.file.ACLs {
+		b.acls[acl.Subject] = acl
+	}
+	for subject, acl := range b.acls {
 		a := b.accounts[strings.TrimPrefix(subject, subjectPrefix)]
 		if a == nil {
 			continue
@@ -154,44 +159,25 @@ func (t *Table) rebuildLocked() {
 			a.custom, a.fallback = nil, nil
 		}
 	}
-	b.on = t.cfg.Authentication == On || (t.cfg.Authentication != Off && len(users) > 0)
+	b.on = t.cfg.Authentication == On || (t.cfg.Authentication != Off && len(b.accounts) > 0)
 	b.rights = t.cfg.Authorization != Off
-	t.book.Store(b)
-}
-
-func (t *Table) mergedLocked() (map[string]User, map[string]ACL) {
-	users, acls := map[string]User{}, maps.Clone(t.mu.acls)
-	for _, u := range t.cfg.Users {
-		users[u.Username] = u
-	}
-	maps.Copy(users, t.mu.users)
-	for _, u := range t.mu.file.Users {
-		users[u.Username] = u
-	}
-	for _, acl := range t.mu.file.ACLs {
-		acls[acl.Subject] = acl
-	}
-	return users, acls
+	return b
 }
 
 // User returns a user. The secret is in it.
 func (t *Table) User(name string) (User, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	users, _ := t.mergedLocked()
-	u, ok := users[name]
-	return u, ok
+	if a := t.Book().accounts[name]; a != nil {
+		return a.User, true
+	}
+	return User{}, false
 }
 
 // Users returns the users whose name contains filter, by name. The secrets are in them.
-func (t *Table) Users(filter string) []User {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	users, _ := t.mergedLocked()
-	var all []User
-	for _, name := range slices.Sorted(maps.Keys(users)) {
+func (t *Table) Users(filter string) (all []User) {
+	accounts := t.Book().accounts
+	for _, name := range slices.Sorted(maps.Keys(accounts)) {
 		if strings.Contains(name, filter) {
-			all = append(all, users[name])
+			all = append(all, accounts[name].User)
 		}
 	}
 	return all
@@ -203,13 +189,11 @@ func (t *Table) ACL(subject string) (*ACL, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	users, acls := t.mergedLocked()
-	if _, ok := users[name]; !ok {
+	b := t.Book()
+	if b.accounts[name] == nil {
 		return nil, refuse("The subject is not exist.")
 	}
-	if acl, ok := acls[subject]; ok {
+	if acl, ok := b.acls[subject]; ok {
 		return &acl, nil
 	}
 	return nil, nil //nolint:nilnil // it has none
@@ -217,11 +201,8 @@ func (t *Table) ACL(subject string) (*ACL, error) {
 
 // ACLs returns the rules whose subject and resource contain the filters, by subject.
 // Source: LocalAuthorizationMetadataProvider.java listAcl.
-func (t *Table) ACLs(subjectFilter, resourceFilter string) []ACL {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, acls := t.mergedLocked()
-	var all []ACL
+func (t *Table) ACLs(subjectFilter, resourceFilter string) (all []ACL) {
+	acls := t.Book().acls
 	for _, subject := range slices.Sorted(maps.Keys(acls)) {
 		acl := acls[subject]
 		left := acl.without(func(_ string, e *Entry) bool { return !strings.Contains(e.Resource, resourceFilter) })
@@ -268,13 +249,13 @@ func (t *Table) changeUser(by, name string, next func(old *User) (*User, error))
 	t.changes.Lock()
 	defer t.changes.Unlock()
 	t.mu.Lock()
-	users, _ := t.mergedLocked()
 	_, stored := t.mu.users[name]
 	fixed := slices.ContainsFunc(t.mu.file.Users, func(u User) bool { return u.Username == name })
 	t.mu.Unlock()
+	b := t.Book()
 	var old *User
-	if u, ok := users[name]; ok {
-		old = &u
+	if a := b.accounts[name]; a != nil {
+		old = &a.User
 	}
 	changed, err := next(old)
 	switch {
@@ -285,39 +266,40 @@ func (t *Table) changeUser(by, name string, next func(old *User) (*User, error))
 	case fixed, changed == nil && !stored:
 		return refuse("User:%s stands in the file or settings of the server: change it there", name)
 	}
-	if governor, err := t.Book().Governs(by); err != nil || !governor {
-		if err == nil && ((old != nil && old.UserType == Super) || (changed != nil && changed.UserType == Super)) {
-			err = refuse("The super user can only be create, update or delete by super user")
-		}
-		if err != nil {
-			return err
-		}
+	governor, err := b.Governs(by)
+	if err == nil && !governor && (old.isSuper() || changed.isSuper()) {
+		err = refuse("The super user can only be create, update or delete by super user")
 	}
-	states := []message.State{{Space: message.SpaceUser, Key: []byte(keyUser + name), Delete: changed == nil}}
-	delete(users, name)
+	if err != nil {
+		return err
+	}
+	left := maps.Clone(b.accounts)
+	delete(left, name)
 	if changed != nil {
-		users[name] = *changed
-		if states[0].Value, err = json.Marshal(changed); err != nil {
-			return err
-		}
-	} else {
-		states = append(states, message.State{
-			Space: message.SpaceUser, Key: []byte(keyACL + subjectPrefix + name), Delete: true,
-		})
+		left[name] = newAccount(*changed)
 	}
-	if t.cfg.Authentication != Off && len(users) > 0 && !anyGoverns(users) {
+	if t.cfg.Authentication != Off && len(left) > 0 && !anyGoverns(left) {
 		return refuse(
 			"nobody could change users any more: there would be no enabled super user. The first user has to be "+
 				"one, and the last one stays (mqadmin createUser -u %s -p … -t Super)",
 			name,
 		)
 	}
+	st, err := message.JSONState(message.SpaceUser, keyUser+name, changed)
+	if err != nil {
+		return err
+	}
+	states := []message.State{st}
+	if st.Delete {
+		st.Key = []byte(keyACL + subjectPrefix + name)
+		states = append(states, st)
+	}
 	return t.write(states...)
 }
 
-func anyGoverns(users map[string]User) bool {
-	for _, u := range users {
-		if u.governs() {
+func anyGoverns(accounts map[string]*account) bool {
+	for _, a := range accounts {
+		if a.governs() {
 			return true
 		}
 	}
@@ -367,11 +349,13 @@ func (t *Table) changeACL(subject string, next func(old *ACL) (ACL, error)) erro
 	if err != nil || reflect.DeepEqual(&changed, old) {
 		return err
 	}
-	st := message.State{Space: message.SpaceUser, Key: []byte(keyACL + subject), Delete: len(changed.Policies) == 0}
-	if !st.Delete {
-		if st.Value, err = json.Marshal(&changed); err != nil {
-			return err
-		}
+	stored := &changed
+	if len(changed.Policies) == 0 {
+		stored = nil
+	}
+	st, err := message.JSONState(message.SpaceUser, keyACL+subject, stored)
+	if err != nil {
+		return err
 	}
 	return t.write(st)
 }
@@ -380,11 +364,6 @@ func (t *Table) changeACL(subject string, next func(old *ACL) (ACL, error)) erro
 func (t *Table) write(states ...message.State) error {
 	if t.journal == nil {
 		return refuse("this process is no broker and keeps no users: change its authFile")
-	}
-	for i := range states {
-		if err := states[i].Validate(); err != nil {
-			return err
-		}
 	}
 	return store.AppendAndWait(t.journal, &store.Write{State: states})
 }

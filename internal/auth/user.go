@@ -7,6 +7,7 @@ import (
 	"crypto/sha1" //nolint:gosec // the clients' signatures are HMAC-SHA1
 	"encoding/base64"
 	"hash"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -39,24 +40,35 @@ func (u *User) check() error {
 	if strings.TrimSpace(u.Password) == "" {
 		return refuse("password can not be blank")
 	}
-	for _, word := range []struct {
-		field           *string
-		what, or, other string
-	}{{&u.UserType, "userType", Normal, Super}, {&u.UserStatus, "userStatus", Enabled, Disabled}} {
-		switch {
-		case *word.field == "", strings.EqualFold(*word.field, word.or):
-			*word.field = word.or
-		case strings.EqualFold(*word.field, word.other):
-			*word.field = word.other
-		default:
-			return refuse("%s is %q: there are %s and %s", word.what, *word.field, word.or, word.other)
-		}
+	if err := settle(&u.UserType, "userType", Normal, Super); err != nil {
+		return err
 	}
+	return settle(&u.UserStatus, "userStatus", Enabled, Disabled)
+}
+
+// settle brings a word into the form that it has in a list, or sets the first one in place of none.
+func settle(word *string, what string, known ...string) error {
+	if *word == "" {
+		*word = known[0]
+	}
+	at := indexFold(known, *word)
+	if at < 0 {
+		return refuse("%s is %q: there are %s", what, *word, strings.Join(known, " and "))
+	}
+	*word = known[at]
 	return nil
 }
 
+// indexFold is where a word stands in a list, in any case of its letters; -1 when it is not there.
+func indexFold(known []string, word string) int {
+	return slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, word) })
+}
+
+// isSuper tells whether there is such a user and it may do everything, once it is enabled.
+func (u *User) isSuper() bool { return u != nil && u.UserType == Super }
+
 // governs tells whether the user can change users.
-func (u *User) governs() bool { return u.UserType == Super && u.UserStatus != Disabled }
+func (u *User) governs() bool { return u.isSuper() && u.UserStatus != Disabled }
 
 // account is a user of a Book, ready to be checked.
 type account struct {

@@ -248,7 +248,7 @@ func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
 			}
 			continue
 		}
-		st, err := encodeState(t.space, t.prefix+name, next)
+		st, err := message.JSONState(t.space, t.prefix+name, next)
 		if err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
 // heads are there before it looks for them.
 func (t *table[V]) appendLocked(e *edition, p *plan[V]) error {
 	version := DataVersion{Counter: t.mu.version.Counter + 1, Timestamp: time.Now().UnixMilli()}
-	st, err := encodeState(t.space, t.prefix+versionName, &version)
+	st, err := message.JSONState(t.space, t.prefix+versionName, &version)
 	if err != nil {
 		return err
 	}
@@ -372,18 +372,4 @@ func (t *table[V]) all() []*V {
 		}
 	}
 	return all
-}
-
-// encodeState returns the state record that sets key to v, or deletes it when v is nil.
-func encodeState[V any](space message.Space, key string, v *V) (message.State, error) {
-	st := message.State{Space: space, Key: []byte(key), Delete: v == nil}
-	if v == nil {
-		return st, nil
-	}
-	value, err := json.Marshal(v)
-	if err != nil {
-		return st, fmt.Errorf("encode state %q: %w", key, err)
-	}
-	st.Value = value
-	return st, st.Validate()
 }

@@ -4,6 +4,8 @@ package message
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -65,6 +67,17 @@ func (s *State) Validate() error {
 		return &SizeError{What: "state value", Limit: MaxStateValueBytes, Actual: n}
 	}
 	return nil
+}
+
+// JSONState returns the state that sets key to v as JSON, or deletes it when v is nil. Errors: those of Validate.
+func JSONState[V any](space Space, key string, v *V) (s State, err error) {
+	s = State{Space: space, Key: []byte(key), Delete: v == nil}
+	if v != nil {
+		if s.Value, err = json.Marshal(v); err != nil {
+			return s, fmt.Errorf("encode state %q: %w", key, err)
+		}
+	}
+	return s, s.Validate()
 }
 
 // AppendTo appends the record and returns the extended slice. The state must fit: see Validate.
