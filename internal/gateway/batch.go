@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
@@ -132,7 +131,7 @@ func (d *door) publishBatch(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		b.refuse(readError(err))
 	case len(b.results) == maxBatchCount:
-		b.refuse(refuse(v2.Code_PAYLOAD_TOO_LARGE, fmt.Sprintf("more than %d messages", maxBatchCount)))
+		b.refuse(refuse(v2.Code_PAYLOAD_TOO_LARGE, "more than %d messages", maxBatchCount))
 	}
 	results := b.finish()
 	out := make([]byte, 0, 128*len(results))
@@ -146,7 +145,7 @@ func (m messages) PublishBatch(
 	ctx context.Context, in *v1.PublishBatchRequest, _ ...opt,
 ) (*v1.PublishBatchResponse, error) {
 	if n := len(in.GetMessages()); n == 0 || n > maxBatchCount {
-		return nil, badRequest(fmt.Sprintf("%d messages, wanted 1 to %d", n, maxBatchCount))
+		return nil, badRequest("%d messages, wanted 1 to %d", n, maxBatchCount)
 	}
 	b := &batch{door: m.door, ctx: ctx, topic: in.GetTopic(), header: incomingHeader(ctx)}
 	for _, one := range in.GetMessages() {

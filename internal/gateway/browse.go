@@ -103,7 +103,7 @@ func (d *door) showAll(answer remoting.Response) (all []*v1.Message, err error) 
 // limit is how many a request wants: 1 to most, or none of its own.
 func limit(name string, n, none, most int32) (int32, error) {
 	if n < 0 || n > most {
-		return 0, badRequest(fmt.Sprintf("%s %d, wanted 1 to %d", name, n, most))
+		return 0, badRequest("%s %d, wanted 1 to %d", name, n, most)
 	}
 	if n == 0 {
 		return none, nil
@@ -214,7 +214,7 @@ func (m messages) GetMessage(ctx context.Context, in *v1.GetMessageRequest, _ ..
 		}
 	}
 	if err == nil && len(found) == 0 {
-		err = refuse(v2.Code_MESSAGE_NOT_FOUND, text)
+		err = refuse(v2.Code_MESSAGE_NOT_FOUND, "%s", text)
 	}
 	if err != nil {
 		return nil, err

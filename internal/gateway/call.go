@@ -115,7 +115,7 @@ func (d *door) change(
 ) (remoting.Response, error) {
 	answer, err := d.call(ctx, code, h, body)
 	if answer.Code == protocol.SystemError {
-		err = badRequest(answer.Remark)
+		err = badRequest("%s", answer.Remark)
 	}
 	return answer, err
 }

@@ -91,7 +91,7 @@ func (c cluster) UpdateConfig(ctx context.Context, in *v1.UpdateConfigRequest, _
 	var text strings.Builder
 	for name, value := range in.GetValues() {
 		if name == "" || strings.ContainsAny(name, "=:#! ") || strings.ContainsAny(name+value, "\r\n\\") {
-			return nil, badRequest("setting " + strconv.Quote(name) + " cannot be written down")
+			return nil, badRequest("setting %q cannot be written down", name)
 		}
 		text.WriteString(name + "=" + value + "\n")
 	}

@@ -76,7 +76,7 @@ func readJSON(b []byte, m proto) error {
 		return nil
 	}
 	if err := protojson.Unmarshal(b, m); err != nil {
-		return badRequest(err.Error())
+		return badRequest("%s", err)
 	}
 	return nil
 }

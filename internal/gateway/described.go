@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -71,12 +70,15 @@ func (d *door) checkQuery(r *http.Request) error {
 		switch {
 		case slices.Contains(known, name):
 		case len(known) == 0:
-			return badRequest(fmt.Sprintf("unknown query parameter %q: the route has none", name))
+			return badRequest("unknown query parameter %q: the route has none", name)
 		default:
-			return badRequest(fmt.Sprintf("unknown query parameter %q; the nearest known one is %q", name,
+			return badRequest(
+				"unknown query parameter %q; the nearest known one is %q",
+				name,
 				slices.MinFunc(known, func(a, b string) int {
 					return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
-				})))
+				}),
+			)
 		}
 	}
 	return nil

@@ -49,14 +49,16 @@ type refusal struct {
 // Error returns the text that the client gets.
 func (r *refusal) Error() string { return r.text }
 
-func refuse(code v2.Code, text string) error {
-	return &refusal{status: httpStatus(code), reason: code.String(), text: text}
+func refuse(code v2.Code, format string, args ...any) error {
+	return &refusal{status: httpStatus(code), reason: code.String(), text: fmt.Sprintf(format, args...)}
 }
 
-func badRequest(text string) error { return refuse(v2.Code_BAD_REQUEST, text) }
+func badRequest(format string, args ...any) error {
+	return refuse(v2.Code_BAD_REQUEST, format, args...)
+}
 
 func tooLarge(limit int64) error {
-	return refuse(v2.Code_PAYLOAD_TOO_LARGE, fmt.Sprintf("the request's body is larger than %d bytes", limit))
+	return refuse(v2.Code_PAYLOAD_TOO_LARGE, "the request's body is larger than %d bytes", limit)
 }
 
 // readError is why a body could not be read.
@@ -67,7 +69,7 @@ func readError(err error) error {
 	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(over.Limit)
 	}
-	return badRequest("the request's body ended early: " + err.Error())
+	return badRequest("the request's body ended early: %v", err)
 }
 
 // httpStatus is the HTTP status that a code of RocketMQ 5 has in its first digits, but for those where that is
@@ -165,7 +167,7 @@ func (d *door) routingError(
 ) {
 	switch status {
 	case http.StatusNotFound:
-		d.fail(w, refuse(v2.Code_NOT_FOUND, "no route "+r.URL.Path+"; GET /openapi.json lists them"))
+		d.fail(w, refuse(v2.Code_NOT_FOUND, "no route %s; GET /openapi.json lists them", r.URL.Path))
 	case http.StatusMethodNotAllowed:
 		text := r.Method + " is not possible on " + r.URL.Path
 		if route := d.describedAt(r); route != nil {

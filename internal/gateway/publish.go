@@ -94,7 +94,7 @@ func rawMessage(body []byte, header http.Header) (*v1.NewMessage, error) {
 		case name == "Delay":
 			delay, err := time.ParseDuration(value)
 			if err != nil {
-				return nil, badRequest("Roquet-Delay: " + err.Error())
+				return nil, badRequest("Roquet-Delay: %v", err)
 			}
 			in.Due = &v1.NewMessage_Delay{Delay: durationpb.New(delay)}
 		case isProperty:

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -37,8 +36,7 @@ func duration(name string, d *durationpb.Duration, none, least, most time.Durati
 	if v := d.AsDuration(); d.IsValid() && v >= least && v <= most {
 		return v, nil
 	}
-	return 0, refuse(v2.Code_ILLEGAL_INVISIBLE_TIME,
-		fmt.Sprintf("%s %s, wanted %s to %s", name, d.AsDuration(), least, most))
+	return 0, refuse(v2.Code_ILLEGAL_INVISIBLE_TIME, "%s %s, wanted %s to %s", name, d.AsDuration(), least, most)
 }
 
 // popHeader checks a receive.
@@ -52,7 +50,7 @@ func (d *door) popHeader(in *v1.ReceiveRequest) (*protocol.PopMessageRequestHead
 		return nil, err
 	}
 	if n := in.GetMaxMessages(); n < 0 || n > maxReceive {
-		return nil, badRequest(fmt.Sprintf("maxMessages %d, wanted 1 to %d", n, maxReceive))
+		return nil, badRequest("maxMessages %d, wanted 1 to %d", n, maxReceive)
 	}
 	h := &protocol.PopMessageRequestHeader{
 		ConsumerGroup: in.GetGroup(), Topic: in.GetTopic(), QueueID: allQueues,

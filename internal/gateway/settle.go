@@ -5,7 +5,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -53,7 +52,7 @@ func handleError(err error) error {
 	if answered, ok := errors.AsType[*protocol.Error](err); ok {
 		switch answered.Code {
 		case protocol.MessageIllegal, protocol.InvalidParameter, protocol.NoMessage, protocol.QueryNotFound:
-			return refuse(v2.Code_INVALID_RECEIPT_HANDLE, answered.Remark)
+			return refuse(v2.Code_INVALID_RECEIPT_HANDLE, "%s", answered.Remark)
 		}
 	}
 	return err
@@ -62,7 +61,7 @@ func handleError(err error) error {
 // settle does something with each handle, many at once.
 func (d *door) settle(texts []string, do func(*handle) error) (*v1.SettleResponse, error) {
 	if n := len(texts); n == 0 || n > maxHandles {
-		return nil, badRequest(fmt.Sprintf("%d receipt handles, wanted 1 to %d", n, maxHandles))
+		return nil, badRequest("%d receipt handles, wanted 1 to %d", n, maxHandles)
 	}
 	out := &v1.SettleResponse{Results: make([]*v1.SettleResult, len(texts))}
 	var work errgroup.Group

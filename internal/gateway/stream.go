@@ -46,7 +46,7 @@ type streaming struct {
 func (d *door) stream(w http.ResponseWriter, r *http.Request) {
 	in := &v1.StreamRequest{}
 	if err := runtime.PopulateQueryParameters(in, r.URL.Query(), utilities.NewDoubleArray(nil)); err != nil {
-		d.fail(w, badRequest(err.Error()))
+		d.fail(w, badRequest("%s", err))
 		return
 	}
 	want := &v1.ReceiveRequest{

@@ -172,7 +172,7 @@ func attributeChanges(now map[string]string, in *v1.PutTopicRequest) (string, er
 	var changes []string
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if strings.ContainsAny(name+wanted[name], ",=") {
-			return "", badRequest("attribute " + name + ": names and values hold no comma and no equals sign")
+			return "", badRequest("attribute %s: names and values hold no comma and no equals sign", name)
 		}
 		if now[name] != wanted[name] {
 			changes = append(changes, "+"+name+"="+wanted[name])

@@ -38,7 +38,7 @@ func (s users) ListUsers(ctx context.Context, in *v1.ListUsersRequest, _ ...opt)
 func (s users) GetUser(ctx context.Context, in *v1.GetUserRequest, _ ...opt) (*v1.User, error) {
 	answer, err := s.call(ctx, protocol.AuthGetUser, &protocol.GetUserRequestHeader{Username: in.GetUser()}, nil)
 	if err == nil && len(answer.Body) == 0 {
-		return nil, refuse(v2.Code_NOT_FOUND, "there is no user "+in.GetUser())
+		return nil, refuse(v2.Code_NOT_FOUND, "there is no user %s", in.GetUser())
 	}
 	u, err := body[protocol.UserInfo](answer, err)
 	if err != nil {

@@ -5,7 +5,6 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -20,17 +19,14 @@ const maxAcks = 4096
 // AckMessage acknowledges messages, each by its receipt handle; there is one result an entry, in order.
 // Source: AckMessageActivity.java, ConsumerProcessor.java ackMessage.
 func (a *api) AckMessage(ctx context.Context, req *v2.AckMessageRequest) (*v2.AckMessageResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopicAndGroup(req.GetTopic(), req.GetGroup())
-	}
-	if n := len(req.GetEntries()); err == nil && (n == 0 || n > maxAcks) {
-		err = refuse(v2.Code_BAD_REQUEST, fmt.Sprintf("%d entries to acknowledge, wanted 1 to %d", n, maxAcks))
+	c, err := a.caller(ctx, a.checkTopicAndGroup(req.GetTopic(), req.GetGroup()))
+	entries := req.GetEntries()
+	if n := len(entries); err == nil && (n == 0 || n > maxAcks) {
+		err = refuse(v2.Code_BAD_REQUEST, "%d entries to acknowledge, wanted 1 to %d", n, maxAcks)
 	}
 	if err != nil {
 		return nil, err
 	}
-	entries := req.GetEntries()
 	refused, err := a.ackAll(ctx, &c, req)
 	answer := &v2.AckMessageResponse{Entries: make([]*v2.AckMessageResultEntry, len(entries))}
 	results, good := make([]v2.AckMessageResultEntry, len(entries)), ok()
@@ -135,7 +131,7 @@ func receiptError(err error) error {
 	case protocol.MessageIllegal, protocol.TopicNotExist, protocol.SubscriptionGroupNotExist,
 		protocol.InvalidParameter, protocol.NoMessage, protocol.IllegalOperation, protocol.QueryNotFound,
 		protocol.BrokerNotExist:
-		return refuse(v2.Code_INVALID_RECEIPT_HANDLE, answered.Remark)
+		return refuse(v2.Code_INVALID_RECEIPT_HANDLE, "%s", answered.Remark)
 	}
 	return err
 }
@@ -173,13 +169,8 @@ func (a *api) hold(ctx context.Context, c *caller, group, topic, given string) (
 func (a *api) ChangeInvisibleDuration(
 	ctx context.Context, req *v2.ChangeInvisibleDurationRequest,
 ) (*v2.ChangeInvisibleDurationResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopicAndGroup(req.GetTopic(), req.GetGroup())
-	}
-	if err == nil {
-		err = checkInvisible(req.GetInvisibleDuration().AsDuration(), 0)
-	}
+	c, err := a.caller(ctx, a.checkTopicAndGroup(req.GetTopic(), req.GetGroup()),
+		checkInvisible(req.GetInvisibleDuration().AsDuration(), 0))
 	answer := &v2.ChangeInvisibleDurationResponse{Status: ok(), ReceiptHandle: req.GetReceiptHandle()}
 	if err == nil {
 		answer.ReceiptHandle, err = a.change(ctx, &c, req)
@@ -226,10 +217,7 @@ func changed(answer remoting.Response, err error) (*protocol.ReceiptsResponseHea
 func (a *api) ForwardMessageToDeadLetterQueue(
 	ctx context.Context, req *v2.ForwardMessageToDeadLetterQueueRequest,
 ) (*v2.ForwardMessageToDeadLetterQueueResponse, error) {
-	c, err := a.caller(ctx)
-	if err == nil {
-		err = a.checkTopicAndGroup(req.GetTopic(), req.GetGroup())
-	}
+	c, err := a.caller(ctx, a.checkTopicAndGroup(req.GetTopic(), req.GetGroup()))
 	if err == nil {
 		err = a.forward(ctx, &c, req)
 	}

@@ -150,11 +150,9 @@ func (c *caller) answered(nonce string, cmd *v2.TelemetryCommand) {
 	if c.session == nil {
 		return
 	}
-	q := c.session.take(nonce)
-	if q == nil {
-		return // too late, or nobody asked
+	if q := c.session.take(nonce); q != nil { // else it is too late, or nobody asked
+		q.end(answerOf(cmd), nil)
 	}
-	q.end(answerOf(cmd), nil)
 }
 
 func answerOf(cmd *v2.TelemetryCommand) *protocol.Command {

@@ -78,10 +78,7 @@ func appendDelivered(dst []byte, rec message.Record, d *delivery) (encoded, body
 	if err != nil {
 		return dst, nil, err
 	}
-	p, ok := parcels.Get().(*parcel)
-	if !ok {
-		p = new(parcel)
-	}
+	p, _ := parcels.Get().(*parcel) // it is one
 	defer parcels.Put(p)
 	*p = parcel{user: p.user[:0], system: p.system[:0]}
 	for name, value := range message.Properties(stored.Properties) {

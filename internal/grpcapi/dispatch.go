@@ -24,7 +24,7 @@ type waiter struct {
 	err      error
 }
 
-func newWaiter() *waiter {
+func newWaiter() any {
 	w := &waiter{answered: make(chan struct{}, 1)}
 	w.done = func(r remoting.Response, err error) {
 		w.answer, w.err = r, err
@@ -41,22 +41,12 @@ func (a *api) call(
 	return a.callUntil(ctx, nil, c, code, h, body)
 }
 
-// callHeld is call for a request that may be held. It ends with errStopping when the server stops meanwhile.
-func (a *api) callHeld(
-	ctx context.Context, c *caller, code protocol.Code, h protocol.Header,
-) (remoting.Response, error) {
-	return a.callUntil(ctx, a.stopping, c, code, h, nil)
-}
-
-// callUntil waits for stop too if it is not nil. Thousands wait at once, and each would take a shared channel's
-// lock.
+// callUntil is call for a request that may be held: it ends with errStopping when stop is closed meanwhile. Thousands
+// wait at once, and each would take a shared channel's lock, so calls that are not held have none.
 func (a *api) callUntil(
 	ctx context.Context, stop <-chan struct{}, c *caller, code protocol.Code, h protocol.Header, body []byte,
 ) (remoting.Response, error) {
-	w, ok := a.waiters.Get().(*waiter)
-	if !ok {
-		w = newWaiter()
-	}
+	w, _ := a.waiters.Get().(*waiter) // it is one
 	call := a.newCall(ctx, c, code, h, body, w.done)
 	a.registry.Dispatch(ctx, call)
 	select {

@@ -170,10 +170,7 @@ func newDoor(t *testing.T, change func(*Config)) *door {
 	if change != nil {
 		change(&cfg)
 	}
-	server, err := New(cfg, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := New(cfg, registry)
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &door{t: t, broker: b, server: server, stop: cancel, ended: make(chan error, 1)}
 	go func() { d.ended <- server.Run(ctx) }()

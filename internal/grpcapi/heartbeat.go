@@ -4,6 +4,7 @@ package grpcapi
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (a *api) register(ctx context.Context, c *caller) error {
 			data.ConsumeType = protocol.ConsumeActively
 		case v2.ClientType_PUSH_CONSUMER:
 		default:
-			return refuse(v2.Code_UNRECOGNIZED_CLIENT_TYPE, p.clientType.String())
+			return refuse(v2.Code_UNRECOGNIZED_CLIENT_TYPE, "%s", p.clientType)
 		}
 		for _, entry := range sub.GetSubscriptions() {
 			one, err := subscriptionOf(entry, p.since)
@@ -86,7 +87,7 @@ func (a *api) register(ctx context.Context, c *caller) error {
 		hb.ConsumerDataSet = []protocol.ConsumerData{data}
 	case p.settings.GetPublishing() != nil:
 		if p.clientType != v2.ClientType_PRODUCER {
-			return refuse(v2.Code_UNRECOGNIZED_CLIENT_TYPE, p.clientType.String())
+			return refuse(v2.Code_UNRECOGNIZED_CLIENT_TYPE, "%s", p.clientType)
 		}
 		for _, topic := range c.session.producesAll(p) {
 			hb.ProducerDataSet = append(hb.ProducerDataSet, protocol.ProducerData{GroupName: topic})
@@ -150,10 +151,7 @@ func (s *session) addTopic(topic string) bool {
 func (s *session) producesAll(p *profile) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.Clone(p.topics)
-	for topic := range s.mu.topics {
-		all = append(all, topic)
-	}
+	all := slices.AppendSeq(slices.Clone(p.topics), maps.Keys(s.mu.topics))
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -185,7 +183,7 @@ func expressionOf(f *v2.FilterExpression) (expression, error) {
 		}
 	}
 	if len(e.tags) == 0 {
-		return e, refuse(v2.Code_ILLEGAL_FILTER_EXPRESSION, "subString split error: "+text)
+		return e, refuse(v2.Code_ILLEGAL_FILTER_EXPRESSION, "subString split error: %s", text)
 	}
 	return e, nil
 }

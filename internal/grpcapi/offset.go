@@ -76,7 +76,7 @@ func (a *api) pull(ctx context.Context, c *caller, req *v2.PullMessageRequest) (
 		h.SysFlag |= pullSuspend
 		h.SuspendTimeoutMillis = min(poll, longestPoll).Milliseconds()
 	}
-	answer, err := a.callHeld(ctx, c, protocol.PullMessage, h)
+	answer, err := a.callUntil(ctx, a.stopping, c, protocol.PullMessage, h, nil)
 	next := int64(-1)
 	if header, ok := answer.Header.(*protocol.PullMessageResponseHeader); ok {
 		next = header.NextBeginOffset
@@ -88,7 +88,6 @@ func (a *api) pull(ctx context.Context, c *caller, req *v2.PullMessageRequest) (
 	err = message.EachRecord(answer.Body, answer.Bodies, func(rec message.Record) error {
 		m, err := delivered(rec, &delivery{topic: queue.GetTopic()})
 		if err == nil {
-			m.GetSystemProperties().ReceiptHandle = nil
 			found = append(found, m)
 		}
 		return err
@@ -123,7 +122,7 @@ func (a *api) GetOffset(ctx context.Context, req *v2.GetOffsetRequest) (*v2.GetO
 		})
 	}
 	if answered, ok := errors.AsType[*protocol.Error](err); ok && answered.Code == protocol.QueryNotFound {
-		err = refuse(v2.Code_OFFSET_NOT_FOUND, answered.Remark)
+		err = refuse(v2.Code_OFFSET_NOT_FOUND, "%s", answered.Remark)
 	}
 	return out, err
 }
@@ -139,17 +138,14 @@ func (a *api) QueryOffset(ctx context.Context, req *v2.QueryOffsetRequest) (*v2.
 	case v2.QueryOffsetPolicy_BEGINNING:
 		code, h = protocol.GetMinOffset, &protocol.GetMinOffsetRequestHeader{Topic: topic, QueueID: id}
 	case v2.QueryOffsetPolicy_END:
-		code, h = protocol.GetMaxOffset, &protocol.GetMaxOffsetRequestHeader{
-			Topic:     topic,
-			QueueID:   id,
-			Committed: true,
-		}
+		code = protocol.GetMaxOffset
+		h = &protocol.GetMaxOffsetRequestHeader{Topic: topic, QueueID: id, Committed: true}
 	case v2.QueryOffsetPolicy_TIMESTAMP:
 		code, h = protocol.SearchOffsetByTimestamp, &protocol.SearchOffsetRequestHeader{
 			Topic: topic, QueueID: id, Timestamp: req.GetTimestamp().AsTime().UnixMilli(),
 		}
 	default:
-		err = refuse(v2.Code_BAD_REQUEST, "query offset policy "+req.GetQueryOffsetPolicy().String()+" is unknown")
+		err = refuse(v2.Code_BAD_REQUEST, "query offset policy %s is unknown", req.GetQueryOffsetPolicy())
 	}
 	out := &v2.QueryOffsetResponse{Status: ok()}
 	if err == nil {

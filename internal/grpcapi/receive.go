@@ -5,7 +5,6 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -67,7 +66,7 @@ type popped struct {
 
 func untaken(bytes int64) error {
 	return refuse(v2.Code_TOO_MANY_REQUESTS,
-		fmt.Sprintf("the client has not taken %d bytes of messages, which is over the limit", bytes))
+		"the client has not taken %d bytes of messages, which is over the limit", bytes)
 }
 
 func bytesOf(found []popped) (n int64) {
@@ -95,10 +94,10 @@ func (a *api) receive(ctx context.Context, c *caller, req *v2.ReceiveMessageRequ
 	}
 	renewed := req.GetAutoRenew()
 	if n := c.session.receipts.len(); renewed && n+int(header.MaxMsgNums) > a.cfg.Limits.MaxRenewed {
-		return nil, refuse(v2.Code_TOO_MANY_REQUESTS, fmt.Sprintf(
-			"%d messages of this client are not acknowledged, which is the limit", n))
+		return nil, refuse(v2.Code_TOO_MANY_REQUESTS,
+			"%d messages of this client are not acknowledged, which is the limit", n)
 	}
-	answer, err := a.callHeld(ctx, c, protocol.PopMessage, header)
+	answer, err := a.callUntil(ctx, a.stopping, c, protocol.PopMessage, header, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -156,10 +155,10 @@ func checkInvisible(d, least time.Duration) error {
 	switch {
 	case d < least:
 		return refuse(v2.Code_ILLEGAL_INVISIBLE_TIME,
-			fmt.Sprintf("the invisibleTime is too small. min is %d", least.Milliseconds()))
+			"the invisibleTime is too small. min is %d", least.Milliseconds())
 	case d > mostInvisible:
 		return refuse(v2.Code_ILLEGAL_INVISIBLE_TIME,
-			fmt.Sprintf("the invisibleTime is too large. max is %d", mostInvisible.Milliseconds()))
+			"the invisibleTime is too large. max is %d", mostInvisible.Milliseconds())
 	}
 	return nil
 }
@@ -189,11 +188,8 @@ func pollTime(ctx context.Context, p *profile, req *v2.ReceiveMessageRequest) (t
 	if oneValue(ctx, keyClientVersion) < illegalPollingTimeSince {
 		code = v2.Code_BAD_REQUEST
 	}
-	return 0, refuse(
-		code,
-		fmt.Sprintf("The deadline time remaining is not enough for polling, please check network condition: "+
-			"%d ms remain, the shortest poll is %d ms", remaining.Milliseconds(), shortestPoll.Milliseconds()),
-	)
+	return 0, refuse(code, "The deadline time remaining is not enough for polling, please check network condition: "+
+		"%d ms remain, the shortest poll is %d ms", remaining.Milliseconds(), shortestPoll.Milliseconds())
 }
 
 // receiving is an answer to a receive that is being written.

@@ -57,7 +57,7 @@ func (a *api) queuesOf(ctx context.Context, c *caller, topic string) (protocol.Q
 			return q, nil
 		}
 	}
-	return protocol.QueueData{}, refuse(v2.Code_TOPIC_NOT_FOUND, "broker "+a.cfg.BrokerName+" has no topic "+topic)
+	return protocol.QueueData{}, refuse(v2.Code_TOPIC_NOT_FOUND, "broker %s has no topic %s", a.cfg.BrokerName, topic)
 }
 
 // queuesByConfig is queuesOf where no name server runs in this process.
@@ -228,7 +228,7 @@ func usable(asked *v2.Endpoints) *v2.Endpoints {
 // checkTopic refuses a topic's name.
 func (a *api) checkTopic(topic *v2.Resource) error {
 	if err := a.cfg.Names.CheckTopic(topic.GetName()); err != nil {
-		return refuse(v2.Code_ILLEGAL_TOPIC, err.Error())
+		return refuse(v2.Code_ILLEGAL_TOPIC, "%s", err)
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (a *api) checkTopic(topic *v2.Resource) error {
 // checkGroup refuses a consumer group's name.
 func (a *api) checkGroup(group *v2.Resource) error {
 	if err := a.cfg.Names.CheckGroup(group.GetName()); err != nil {
-		return refuse(v2.Code_ILLEGAL_CONSUMER_GROUP, err.Error())
+		return refuse(v2.Code_ILLEGAL_CONSUMER_GROUP, "%s", err)
 	}
 	return nil
 }

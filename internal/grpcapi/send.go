@@ -4,7 +4,6 @@ package grpcapi
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -60,8 +59,7 @@ func (a *api) outgoing(sent []*v2.Message, c *caller, now time.Time) ([]outgoing
 	case n == 0:
 		return nil, refuse(v2.Code_MESSAGE_CORRUPTED, "no message to send")
 	case n > maxBatchCount:
-		return nil, refuse(v2.Code_MESSAGE_CORRUPTED,
-			fmt.Sprintf("%d messages in one request, max is %d", n, maxBatchCount))
+		return nil, refuse(v2.Code_MESSAGE_CORRUPTED, "%d messages in one request, max is %d", n, maxBatchCount)
 	}
 	topic := sent[0].GetTopic()
 	if err := a.checkTopic(topic); err != nil {
@@ -92,8 +90,8 @@ func (a *api) queueFor(messages []outgoing) (int32, error) {
 	name := messages[0].GetTopic().GetName()
 	topic, known := a.cfg.Metadata.Topic(name)
 	if !known {
-		return 0, refuse(v2.Code_TOPIC_NOT_FOUND, "no topic "+name+" on broker "+a.cfg.BrokerName+
-			": create it first, with the message type that it is for")
+		return 0, refuse(v2.Code_TOPIC_NOT_FOUND,
+			"no topic %s on broker %s: create it first, with the message type that it is for", name, a.cfg.BrokerName)
 	}
 	return queueIn(topic, messages)
 }
@@ -127,8 +125,8 @@ func checkType(topic, want, typ string) error {
 	if want == typ || want == typeMixed || strings.HasPrefix(topic, "%RETRY%") || strings.HasPrefix(topic, "%DLQ%") {
 		return nil
 	}
-	return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, fmt.Sprintf(
-		"TopicMessageType validate failed, the expected type is %s, but actual type is %s", want, typ))
+	return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+		"TopicMessageType validate failed, the expected type is %s, but actual type is %s", want, typ)
 }
 
 func batchBody(messages []outgoing) []byte {

@@ -3,7 +3,7 @@
 package grpcapi
 
 import (
-	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -15,12 +15,10 @@ import (
 
 // What a message may have. Source: ProxyConfig.java.
 const (
-	maxUserProperties         = 128
-	maxUserPropertyBytes      = 16 << 10 // of user properties, tag and keys together
-	messageGroupBytes         = 64       // a message group is shorter than this
-	maxLiteTopicBytes         = 64
-	maxRecovery               = 3600 * time.Second
-	asciiControlEnd      rune = 0x20
+	maxUserProperties    = 128
+	maxUserPropertyBytes = 16 << 10 // of user properties, tag and keys together
+	messageGroupBytes    = 64       // a message group is shorter than this
+	maxRecovery          = 3600 * time.Second
 )
 
 // Message types as the attribute message.type spells them. Source: TopicMessageType.java.
@@ -44,17 +42,10 @@ type outgoing struct {
 }
 
 // hasControl tells whether a text holds an ISO control character: U+0000 to U+001F, U+007F to U+009F.
-func hasControl(text string) bool {
-	for _, r := range text {
-		if r < asciiControlEnd || r >= 0x7F && r <= 0x9F {
-			return true
-		}
-	}
-	return false
-}
+func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
 // isBlank tells whether a text that is there consists of white space only.
-func isBlank(text string) bool { return strings.TrimFunc(text, unicode.IsSpace) == "" }
+func isBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // check refuses what may not be sent, in the order in which the original looks. Source:
 // SendMessageActivity.java buildMessage, buildMessageProperty.
@@ -73,15 +64,14 @@ func (m *outgoing) check(a *api, now time.Time) error {
 	}
 	if m.system.GetMessageType() == v2.MessageType_TRANSACTION {
 		if d := m.system.GetOrphanedTransactionRecoveryDuration(); d.AsDuration() > maxRecovery {
-			return refuse(v2.Code_BAD_REQUEST, fmt.Sprintf(
-				"the max transaction recovery time of message is too large, max is %d", int(maxRecovery.Seconds())))
+			return refuse(v2.Code_BAD_REQUEST,
+				"the max transaction recovery time of message is too large, max is %d", int(maxRecovery.Seconds()))
 		}
 	}
 	if at := m.system.GetDeliveryTimestamp(); at != nil && at.AsTime().Sub(now) > a.cfg.MaxDelay {
-		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME, fmt.Sprintf(
+		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME,
 			"the max delay time of message is too large, max is %d ms, asked for %d ms",
-			a.cfg.MaxDelay.Milliseconds(), at.AsTime().Sub(now).Milliseconds(),
-		))
+			a.cfg.MaxDelay.Milliseconds(), at.AsTime().Sub(now).Milliseconds())
 	}
 	if err := m.checkGroups(); err != nil {
 		return err
@@ -95,7 +85,7 @@ func (m *outgoing) checkBody(limit int) error {
 		return refuse(v2.Code_MESSAGE_BODY_EMPTY, "message body cannot be empty")
 	case n > limit:
 		return refuse(v2.Code_MESSAGE_BODY_TOO_LARGE,
-			fmt.Sprintf("message body cannot exceed the max %d, it has %d bytes", limit, n))
+			"message body cannot exceed the max %d, it has %d bytes", limit, n)
 	}
 	return nil
 }
@@ -103,13 +93,13 @@ func (m *outgoing) checkBody(limit int) error {
 func (m *outgoing) checkProperties() error {
 	if n := len(m.GetUserProperties()); n > maxUserProperties {
 		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE,
-			fmt.Sprintf("too many user properties, max is %d, it has %d", maxUserProperties, n))
+			"too many user properties, max is %d, it has %d", maxUserProperties, n)
 	}
 	size := 0
 	for name, value := range m.GetUserProperties() {
 		switch {
 		case message.IsReserved(name):
-			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "property is used by system: "+name)
+			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "property is used by system: %s", name)
 		case name == "":
 			return refuse(v2.Code_ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot be empty")
 		case hasControl(name):
@@ -135,8 +125,8 @@ func (m *outgoing) checkProperties() error {
 		size += len(key)
 	}
 	if size > maxUserPropertyBytes {
-		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE, fmt.Sprintf(
-			"the total size of user property is too large, max is %d, it has %d bytes", maxUserPropertyBytes, size))
+		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE,
+			"the total size of user property is too large, max is %d, it has %d bytes", maxUserPropertyBytes, size)
 	}
 	return nil
 }
@@ -163,35 +153,23 @@ func (m *outgoing) checkGroups() error {
 			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group cannot be the char sequence of whitespace")
 		case len(group) >= messageGroupBytes:
 			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP,
-				fmt.Sprintf("message group exceed the max size %d, it has %d bytes", messageGroupBytes, len(group)))
+				"message group exceed the max size %d, it has %d bytes", messageGroupBytes, len(group))
 		case hasControl(group):
 			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group cannot contain control character")
 		}
 	}
-	if m.system.LiteTopic != nil && !isLiteTopic(m.system.GetLiteTopic()) {
-		return refuse(v2.Code_ILLEGAL_LITE_TOPIC, fmt.Sprintf(
-			"lite topic %q: wanted 1 to %d letters, digits, hyphens and underscores", m.system.GetLiteTopic(),
-			maxLiteTopicBytes,
-		))
+	if m.system.LiteTopic != nil && !liteTopicName.MatchString(m.system.GetLiteTopic()) {
+		return refuse(v2.Code_ILLEGAL_LITE_TOPIC,
+			"lite topic %q: wanted 1 to 64 letters, digits, hyphens and underscores", m.system.GetLiteTopic())
 	}
-	if control := strings.ContainsFunc(m.system.GetTraceContext()+m.system.GetBornHost(), isSeparator); control {
+	if strings.ContainsAny(m.system.GetTraceContext()+m.system.GetBornHost(), "\x01\x02") {
 		return refuse(v2.Code_MESSAGE_CORRUPTED,
 			"trace context and born host cannot contain the characters U+0001 and U+0002")
 	}
 	return nil
 }
 
-func isSeparator(r rune) bool { return r == '\x01' || r == '\x02' }
-
-func isLiteTopic(name string) bool {
-	for _, r := range name {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
-		if !letter {
-			return false
-		}
-	}
-	return name != "" && len(name) <= maxLiteTopicBytes
-}
+var liteTopicName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // settleType finds the message's type: what it says it is must be what its properties make it. Known
 // difference: the original looks at the properties alone, and takes a transaction that is delayed for a
@@ -221,10 +199,10 @@ func (m *outgoing) settleType() error {
 	switch {
 	case len(types) > 1:
 		return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-			"the properties of the message make it "+strings.Join(types, " and ")+" at once")
+			"the properties of the message make it %s at once", strings.Join(types, " and "))
 	case m.system.GetMessageType() != v2.MessageType_MESSAGE_TYPE_UNSPECIFIED && declared != m.typ:
 		return refuse(v2.Code_MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-			"the message says that it is "+declared+", but its properties make it "+m.typ)
+			"the message says that it is %s, but its properties make it %s", declared, m.typ)
 	}
 	return nil
 }
@@ -272,7 +250,7 @@ func (m *outgoing) encode(producerGroup, remote string) error {
 	m.encoded = dst
 	if len(dst) > message.MaxPropertiesBytes {
 		return refuse(v2.Code_MESSAGE_PROPERTIES_TOO_LARGE,
-			fmt.Sprintf("properties of %d bytes, max is %d", len(dst), message.MaxPropertiesBytes))
+			"properties of %d bytes, max is %d", len(dst), message.MaxPropertiesBytes)
 	}
 	return nil
 }

@@ -149,10 +149,10 @@ const (
 )
 
 // New returns a door that dispatches through registry. It serves nothing before Run.
-func New(cfg Config, registry *remoting.Registry) (*Server, error) {
+func New(cfg Config, registry *remoting.Registry) *Server {
 	a := &api{
 		cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}),
-		meter: &meter{limit: cfg.Limits.InboundBytes, log: cfg.Logger},
+		meter: &meter{limit: cfg.Limits.InboundBytes, log: cfg.Logger}, waiters: sync.Pool{New: newWaiter},
 	}
 	a.sessions = newSessions(a)
 	s := &Server{api: a, listener: remoting.NewConnListener("gRPC")}
@@ -168,9 +168,9 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveEnforcementPolicy(
-			keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true},
-		),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: leastPingGap, PermitWithoutStream: true,
+		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: connIdle, Time: keepAlive, Timeout: keepAliveTimeout,
 		}),
@@ -181,7 +181,7 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 	a.health = newHealth(a)
 	healthpb.RegisterHealthServer(s.grpc, a.health)
 	reflection.Register(s.grpc)
-	return s, nil
+	return s
 }
 
 // Deliver takes over an HTTP/2 connection. It is a remoting.ConnHandler.
@@ -197,15 +197,14 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() { s.api.sessions.run(upkeep) })
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()
-	var err error
 	select {
-	case err = <-served:
+	case err := <-served:
 		return fmt.Errorf("gRPC door: %w", err)
 	case <-ctx.Done():
 	}
 	close(s.api.stopping)
 	s.drain()
-	err = <-served
+	err := <-served
 	endUpkeep()
 	g.Wait()
 	s.api.sessions.endAll()
@@ -245,15 +244,11 @@ func (s *Server) drain() {
 	<-drained
 }
 
-// recoverUnary turns a panic of this package into an answer; those of processors are the registry's.
+// recoverUnary counts an rpc, and puts an error into its answer.
 func (a *api) recoverUnary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (answer any, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = a.panicked(info.FullMethod, v)
-		}
-	}()
+	defer a.recovered(info.FullMethod, &err)
 	a.inFlight.Add(1)
 	defer a.inFlight.Add(-1)
 	a.meter.arrived(ctx, req)
@@ -278,11 +273,7 @@ func answered(answer any, err error) (any, error) {
 func (a *api) recoverStream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = a.panicked(info.FullMethod, v)
-		}
-	}()
+	defer a.recovered(info.FullMethod, &err)
 	switch info.FullMethod {
 	case v2.MessagingService_Telemetry_FullMethodName, healthpb.Health_Watch_FullMethodName:
 	default:
@@ -292,8 +283,11 @@ func (a *api) recoverStream(
 	return handler(srv, stream)
 }
 
-func (a *api) panicked(method string, v any) error {
-	a.log.Error("gRPC door panicked", slog.String("method", method), slog.Any("error", v),
-		slog.String("stack", string(debug.Stack())))
-	return grpcstatus.Errorf(codes.Internal, "internal error in %s: %v", method, v)
+// recovered makes an error of a panic of this package; those of processors are the registry's.
+func (a *api) recovered(method string, err *error) {
+	if v := recover(); v != nil {
+		a.log.Error("gRPC door panicked", slog.String("method", method), slog.Any("error", v),
+			slog.String("stack", string(debug.Stack())))
+		*err = grpcstatus.Errorf(codes.Internal, "internal error in %s: %v", method, v)
+	}
 }

@@ -5,7 +5,9 @@ package grpcapi
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,12 +51,7 @@ var (
 func (s *session) ID() uint64 { return s.id }
 
 // RemoteAddr is the address of the client's newest telemetry stream.
-func (s *session) RemoteAddr() netip.AddrPort {
-	if addr := s.remote.Load(); addr != nil {
-		return *addr
-	}
-	return netip.AddrPort{}
-}
+func (s *session) RemoteAddr() netip.AddrPort { return *s.remote.Load() }
 
 // belongsTo notes whose the session is.
 func (s *session) belongsTo(user string) {
@@ -159,11 +156,7 @@ func (s *sessions) end(gone *session) {
 func (s *sessions) all() []*session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := make([]*session, 0, len(s.mu.byID))
-	for _, one := range s.mu.byID {
-		list = append(list, one)
-	}
-	return list
+	return slices.Collect(maps.Values(s.mu.byID))
 }
 
 // endAll forgets all sessions, without a word to the broker about what was renewed: it is stopping.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	"github.com/roquetmq/roquet/internal/protocol"
 )
 
 // What clients are told to do. Source: ProxyConfig.java.
@@ -23,12 +24,6 @@ const (
 	defaultRetryMaxTimes  = 16
 	defaultRequestTimeout = 3 * time.Second
 )
-
-// defaultRests is how many seconds a message rests between tries when its group says nothing. Source:
-// CustomizedRetryPolicy.java.
-var defaultRests = [...]int64{
-	1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
-}
 
 // group returns the configuration of a consumer group, RocketMQ's defaults for one that does not exist.
 func (a *api) group(name string) Group {
@@ -52,8 +47,8 @@ func (g *Group) retryPolicy() *v2.RetryPolicy {
 		backoff.Next = append(backoff.Next, durationpb.New(rest))
 	}
 	if len(g.Rests) == 0 {
-		for _, seconds := range defaultRests {
-			backoff.Next = append(backoff.Next, &durationpb.Duration{Seconds: seconds})
+		for _, millis := range protocol.DelayLevelRests() {
+			backoff.Next = append(backoff.Next, durationpb.New(time.Duration(millis)*time.Millisecond))
 		}
 	}
 	policy.Strategy = &v2.RetryPolicy_CustomizedBackoff{CustomizedBackoff: backoff}

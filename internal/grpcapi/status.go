@@ -5,6 +5,7 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
 	"github.com/roquetmq/roquet/internal/protocol"
@@ -20,7 +21,9 @@ type refusal struct {
 // Error returns the text that the client gets.
 func (r *refusal) Error() string { return r.text }
 
-func refuse(code v2.Code, text string) error { return &refusal{code: code, text: text} }
+func refuse(code v2.Code, format string, args ...any) error {
+	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
+}
 
 // ok is the Status of what went well.
 func ok() *v2.Status { return &v2.Status{Code: v2.Code_OK, Message: "OK"} }

@@ -5,7 +5,6 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -87,8 +86,8 @@ func (a *api) settled(ctx context.Context, c *caller, st *stream, settings *v2.S
 	}
 	session := a.sessions.open(c)
 	if session == nil {
-		return refuse(v2.Code_TOO_MANY_REQUESTS, fmt.Sprintf("%d clients are connected, which is the limit",
-			a.cfg.Limits.MaxSessions))
+		return refuse(v2.Code_TOO_MANY_REQUESTS,
+			"%d clients are connected, which is the limit", a.cfg.Limits.MaxSessions)
 	}
 	c.session = session
 	session.profile.Store(newProfile(settings))

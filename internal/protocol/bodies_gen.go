@@ -362,7 +362,7 @@ type CustomizedRetryPolicy struct {
 }
 
 func (b *CustomizedRetryPolicy) setDefaults() {
-	*b = CustomizedRetryPolicy{NextMillis: delayLevelRests()}
+	*b = CustomizedRetryPolicy{NextMillis: DelayLevelRests()}
 }
 
 func (b *CustomizedRetryPolicy) fields(c *bodyCodec) {

@@ -23,7 +23,7 @@ func LogGRPC(log *slog.Logger) {
 }
 
 // newGRPC makes the door of the 5.x clients over the broker's registry.
-func (s *Service) newGRPC(registry *remoting.Registry) (*grpcapi.Server, error) {
+func (s *Service) newGRPC(registry *remoting.Registry) *grpcapi.Server {
 	return grpcapi.New(grpcapi.Config{
 		Names: door{s.node}, Metadata: door{s.node},
 		BrokerName: s.self.brokerName, MaxBodyBytes: s.node.sender.MaxMessageBytes,

@@ -136,9 +136,7 @@ func (s *Service) assemble(routes []remoting.Route, set *settings) error {
 	}
 	var http1, http2 remoting.ConnHandler
 	if s.node != nil {
-		if s.grpc, err = s.newGRPC(registry); err != nil {
-			return err
-		}
+		s.grpc = s.newGRPC(registry)
 		if s.rest, err = s.newREST(registry); err != nil {
 			return err
 		}
