@@ -136,12 +136,11 @@ func (a *access) guard(next remoting.Processor) remoting.Processor {
 
 // wireError is how a refusal reaches a client. Native clients know one code for both kinds.
 func wireError(c *remoting.Call, err error) error {
-	var credential *auth.CredentialError
-	var right *auth.RightError
+	credential := isA[*auth.CredentialError](err)
 	switch {
-	case errors.As(err, &credential) && c.Protocol != remoting.ProtocolRemoting:
+	case credential && c.Protocol != remoting.ProtocolRemoting:
 		return &protocol.Error{Code: protocol.Unauthenticated, Remark: err.Error()}
-	case errors.As(err, &credential), errors.As(err, &right):
+	case credential, isA[*auth.RightError](err):
 		return &protocol.Error{Code: protocol.NoPermission, Remark: err.Error()}
 	default:
 		return err

@@ -3,14 +3,14 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/nested"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // assignmentRequests shares queues out to native consumers that leave that to the broker: QUERY_ASSIGNMENT 400,
@@ -32,7 +32,7 @@ func (s assignmentRequests) query(c *call, body *protocol.QueryAssignmentRequest
 			})
 		}
 	}
-	return remoting.Response{Body: protocol.EncodeBody(said)}, nil
+	return withBody(said)
 }
 
 // may answers a door that knows what it assigns: whoever gets here may consume.
@@ -75,9 +75,8 @@ func (s assignmentRequests) share(
 
 // queues are a topic's queues to read on all brokers, ordered; nil when the topic is nowhere.
 func (s assignmentRequests) queues(ctx context.Context, topic string) []broker.MessageQueue {
-	data := s.route(ctx, topic)
 	var queues []broker.MessageQueue
-	for _, q := range data {
+	for _, q := range s.route(ctx, topic) {
 		if q.Perm&broker.PermRead == 0 {
 			continue
 		}
@@ -86,10 +85,7 @@ func (s assignmentRequests) queues(ctx context.Context, topic string) []broker.M
 		}
 	}
 	slices.SortFunc(queues, func(a, b broker.MessageQueue) int {
-		if by := strings.Compare(a.BrokerName, b.BrokerName); by != 0 {
-			return by
-		}
-		return int(a.QueueID - b.QueueID)
+		return cmp.Or(cmp.Compare(a.BrokerName, b.BrokerName), cmp.Compare(a.QueueID, b.QueueID))
 	})
 	return queues
 }
@@ -137,16 +133,11 @@ func (s assignmentRequests) setMode(c *call, body *protocol.SetMessageRequestMod
 }
 
 func (s assignmentRequests) allModes(*call) (answer, error) {
-	body := &protocol.MessageRequestModeSerializeWrapper{
-		MessageRequestModeMap: map[string]map[string]protocol.SetMessageRequestModeRequestBody{},
-	}
+	modes := nested.Map[string, string, protocol.SetMessageRequestModeRequestBody]{}
 	s.requestModes.All(func(group, topic string, mode broker.RequestMode) {
-		if body.MessageRequestModeMap[topic] == nil {
-			body.MessageRequestModeMap[topic] = map[string]protocol.SetMessageRequestModeRequestBody{}
-		}
-		body.MessageRequestModeMap[topic][group] = protocol.SetMessageRequestModeRequestBody{
+		modes.Put(topic, group, protocol.SetMessageRequestModeRequestBody{
 			ConsumerGroup: group, Topic: topic, Mode: modeBody(mode), PopShareQueueNum: mode.ShareQueueNum,
-		}
+		})
 	})
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(&protocol.MessageRequestModeSerializeWrapper{MessageRequestModeMap: modes})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/roquetmq/roquet/internal/broker/transaction"
 	"github.com/roquetmq/roquet/internal/commitlog"
 	"github.com/roquetmq/roquet/internal/config"
-	"github.com/roquetmq/roquet/internal/index"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/nameserver"
 	"github.com/roquetmq/roquet/internal/store"
@@ -74,20 +73,15 @@ func storeConfig(cfg *config.Config, self *identity, log *slog.Logger) store.Con
 			SegmentBytes: cfg.Store.SegmentBytes, FlushDiskType: flush,
 			Disk: commitlog.DiskMarks{FullPercent: cfg.Store.DiskWarningRatio},
 		},
-		Index:     index.Config{},
-		Retention: retention(cfg),
+		Retention: store.Retention{
+			FileReservedTime: cfg.Store.FileReservedTime, MaxBytes: cfg.Store.MaxBytes,
+			CleanForciblyPercent: cfg.Store.DiskMaxUsedRatio,
+		},
 	}
 	if self != nil {
 		c.StoreHost = self.storeHost
 	}
 	return c
-}
-
-func retention(cfg *config.Config) store.Retention {
-	return store.Retention{
-		FileReservedTime: cfg.Store.FileReservedTime, MaxBytes: cfg.Store.MaxBytes,
-		CleanForciblyPercent: cfg.Store.DiskMaxUsedRatio,
-	}
 }
 
 // newNode opens the store, which recovers it, and builds everything over it. Nothing runs yet.
@@ -124,7 +118,12 @@ func (n *node) loadTables(cfg *config.Config) (err error) {
 	if n.offsets, err = offset.New(st, log); err != nil {
 		return err
 	}
-	if n.topics, err = broker.NewTopics(topicsConfig(cfg, names, log), st, n.offsets); err != nil {
+	topics := broker.TopicsConfig{
+		System: names, AutoCreateDisabled: !cfg.Topic.AutoCreateTopic,
+		DefaultTopicQueueNums: cfg.Topic.DefaultQueueNums, ClusterTopicDisabled: !cfg.Topic.ClusterTopic,
+		BrokerTopicDisabled: !cfg.Topic.BrokerTopic, TraceTopic: cfg.Topic.TraceTopic, Logger: log,
+	}
+	if n.topics, err = broker.NewTopics(topics, st, n.offsets); err != nil {
 		return err
 	}
 	groups := broker.GroupsConfig{AutoCreateDisabled: !cfg.Topic.AutoCreateGroup, Logger: log}
@@ -141,8 +140,8 @@ func (n *node) loadTables(cfg *config.Config) (err error) {
 	n.heartbeats = broker.NewHeartbeats(n.topics, n.groups, n.clients, log)
 	n.locks = broker.NewQueueLocks(n.clients.Alive, log)
 	n.queries = broker.NewQueries(n.offsets, st, st.End)
-	n.topics.OnChange(n.forgetTopics)
-	n.groups.OnChange(n.forgetGroups)
+	n.topics.OnChange(gone(n.topics.Lookup, n.stats.TopicDeleted))
+	n.groups.OnChange(gone(n.groups.Lookup, n.stats.GroupDeleted))
 	return n.makeSenders(cfg)
 }
 
@@ -184,15 +183,6 @@ func (n *node) makeSenders(cfg *config.Config) error {
 	return nil
 }
 
-func topicsConfig(cfg *config.Config, names broker.SystemNames, log *slog.Logger) broker.TopicsConfig {
-	return broker.TopicsConfig{
-		System: names, AutoCreateDisabled: !cfg.Topic.AutoCreateTopic,
-		DefaultTopicQueueNums: cfg.Topic.DefaultQueueNums, ClusterTopicDisabled: !cfg.Topic.ClusterTopic,
-		BrokerTopicDisabled: !cfg.Topic.BrokerTopic, TraceTopic: cfg.Topic.TraceTopic,
-		Logger: log,
-	}
-}
-
 // hold makes the puller, whose answers flush writes out.
 func (n *node) hold(cfg *config.Config, flush func()) {
 	n.puller = broker.NewPuller(broker.PullerConfig{
@@ -220,20 +210,13 @@ func (n *node) share(cfg *config.Config, flush func()) (err error) {
 	return err
 }
 
-// forgetTopics drops the statistics of topics that were deleted.
-func (n *node) forgetTopics(changed []string) {
-	for _, name := range changed {
-		if _, ok := n.topics.Lookup(name); !ok {
-			n.stats.TopicDeleted(name)
-		}
-	}
-}
-
-// forgetGroups drops the statistics of groups that were deleted.
-func (n *node) forgetGroups(changed []string) {
-	for _, name := range changed {
-		if _, ok := n.groups.Lookup(name); !ok {
-			n.stats.GroupDeleted(name)
+// gone calls forget with each of the changed names that lookup does not find any more.
+func gone[C any](lookup func(name string) (C, bool), forget func(name string)) func(changed []string) {
+	return func(changed []string) {
+		for _, name := range changed {
+			if _, ok := lookup(name); !ok {
+				forget(name)
+			}
 		}
 	}
 }

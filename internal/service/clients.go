@@ -31,7 +31,7 @@ func (s clientRequests) heartBeat(c *call, body *protocol.HeartbeatData) {
 	})
 }
 
-func heartbeatOf(c *remoting.Call, body *protocol.HeartbeatData) *broker.Heartbeat {
+func heartbeatOf(c *call, body *protocol.HeartbeatData) *broker.Heartbeat {
 	hb := &broker.Heartbeat{
 		ClientID: body.ClientID, Language: c.Language.String(),
 		Version: c.Version, Fingerprint: body.HeartbeatFingerprint,
@@ -76,14 +76,12 @@ func (s clientRequests) consumerList(_ *call, h *protocol.GetConsumerListByGroup
 	if !ok || len(group.ClientIDs()) == 0 {
 		return answer{}, protocol.Errorf(protocol.SystemError, "no consumer for this group, %s", h.ConsumerGroup)
 	}
-	body := &protocol.GetConsumerListByGroupResponseBody{ConsumerIDList: group.ClientIDs()}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(&protocol.GetConsumerListByGroupResponseBody{ConsumerIDList: group.ClientIDs()})
 }
 
 func (s clientRequests) lock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {
 	locked := s.locks.Lock(body.ConsumerGroup, body.ClientID, c.Peer, queuesOf(body.MQSet), time.Now())
-	answer := &protocol.LockBatchResponseBody{LockOKMQSet: queueBodies(locked)}
-	return remoting.Response{Body: protocol.EncodeBody(answer)}, nil
+	return withBody(&protocol.LockBatchResponseBody{LockOKMQSet: queueBodies(locked)})
 }
 
 func (s clientRequests) unlock(c *call, body *protocol.LockBatchRequestBody) (answer, error) {

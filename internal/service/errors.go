@@ -90,8 +90,8 @@ func remarkOf(err error, code protocol.ResponseCode) string {
 }
 
 func isA[E error](err error) bool {
-	var target E
-	return errors.As(err, &target)
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // notOnline is the answer when a client that an administrator asks for has no connection here.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // groupRequests answers what administrators ask of consumer groups: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP 200,
@@ -62,7 +61,7 @@ func (s groupRequests) configs(_ *call, h *protocol.GetAllSubscriptionGroupReque
 		body.SubscriptionGroupTable[cfg.Name] = *said
 	}
 	header := &protocol.GetAllSubscriptionGroupResponseHeader{TotalGroupNum: total}
-	return remoting.Response{Header: header, Body: protocol.EncodeBody(body)}, nil
+	return answer{Header: header, Body: protocol.EncodeBody(body)}, nil
 }
 
 func (s groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigRequestHeader) (answer, error) {
@@ -74,7 +73,7 @@ func (s groupRequests) config(_ *call, h *protocol.GetSubscriptionGroupConfigReq
 	if err != nil {
 		return answer{}, err
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 func (s groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenRequestHeader) {

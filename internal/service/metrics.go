@@ -65,8 +65,7 @@ func (m *meters) readBroker(rows *telemetry.Rows) {
 	r := m.node
 	permission := int64(m.node.settings.load().Topic.BrokerPermission)
 	rows.Add(nil, permission, int64(r.topics.Len()), int64(r.groups.Len()), 0,
-		int64(r.popper.InFlight()), r.clients.Conflicts(),
-		int64(r.puller.Held()))
+		int64(r.popper.InFlight()), r.clients.Conflicts(), int64(r.puller.Held()))
 }
 
 // countClients counts members by language, version and door.

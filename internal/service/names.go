@@ -3,13 +3,32 @@
 package service
 
 import (
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/nameserver"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
+
+// names is a name server. The families of requests are types over it.
+type names struct {
+	routes   *nameserver.Routes
+	kv       *nameserver.KV
+	self     *identity
+	settings *settings
+}
+
+func newNames(cfg *config.Config, self *identity, set *settings, log *slog.Logger) (*names, error) {
+	kv, err := nameserver.OpenKV(filepath.Join(cfg.Store.Dir, "namesrv", "kvConfig.json"))
+	if err != nil {
+		return nil, err
+	}
+	routes := nameserver.NewRoutes(log.With("component", "nameserver"), kv)
+	return &names{routes: routes, kv: kv, self: self, settings: set}, nil
+}
 
 // routeRequests answers where things are: GET_ROUTEINFO_BY_TOPIC 105, GET_BROKER_CLUSTER_INFO 106, the lists
 // of topics 206, 224, 304, 311, 312, 313, and GET_BROKER_MEMBER_GROUP 901. Source:
@@ -32,7 +51,7 @@ func (s routeRequests) route(c *call, h *protocol.GetRouteInfoRequestHeader) (an
 	for i := range route.Brokers {
 		body.BrokerDatas[i] = s.brokerBody(c, &route.Brokers[i])
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 func queueDatas(queues []nameserver.QueueData) []protocol.QueueData {
@@ -49,7 +68,7 @@ func noRoute(topic string) error {
 }
 
 // brokerBody replaces the address of this process's broker by what the client's listener advertises.
-func (s routeRequests) brokerBody(c *remoting.Call, b *nameserver.BrokerData) protocol.BrokerData {
+func (s routeRequests) brokerBody(c *call, b *nameserver.BrokerData) protocol.BrokerData {
 	body := protocol.BrokerData(*b)
 	if c.Via != nil && c.Via.Advertised != "" && s.self != nil && b.BrokerName == s.self.brokerName {
 		body.BrokerAddrs = map[int64]string{0: c.Via.Advertised}
@@ -65,38 +84,31 @@ func (s routeRequests) clusterInfo(c *call) (answer, error) {
 	for name, b := range info.Brokers {
 		body.BrokerAddrTable[name] = s.brokerBody(c, &b)
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // list is what answers with the topics of a list.
 func (s routeRequests) list(topics func() []string) func(*call) (answer, error) {
-	return func(*call) (answer, error) { return topicList(topics(), ""), nil }
+	return func(*call) (answer, error) { return topicList(topics(), "") }
 }
 
 func (s routeRequests) topicsByCluster(_ *call, h *protocol.GetTopicsByClusterRequestHeader) (answer, error) {
-	return topicList(s.routes.TopicsIn(h.Cluster), ""), nil
+	return topicList(s.routes.TopicsIn(h.Cluster), "")
 }
 
 func (s routeRequests) systemTopics(*call) (answer, error) {
-	topics, addr := s.routes.SystemTopics()
-	return topicList(topics, addr), nil
+	return topicList(s.routes.SystemTopics())
 }
 
-func topicList(topics []string, brokerAddr string) remoting.Response {
-	if topics == nil {
-		topics = []string{}
-	}
-	return remoting.Response{
-		Body: protocol.EncodeBody(&protocol.TopicList{TopicList: topics, BrokerAddr: brokerAddr}),
-	}
+func topicList(topics []string, brokerAddr string) (answer, error) {
+	topics = append([]string{}, topics...) // never null
+	return withBody(&protocol.TopicList{TopicList: topics, BrokerAddr: brokerAddr})
 }
 
 func (s routeRequests) members(_ *call, h *protocol.GetBrokerMemberGroupRequestHeader) (answer, error) {
-	group := &protocol.BrokerMemberGroup{
+	return withBody(&protocol.GetBrokerMemberGroupResponseBody{BrokerMemberGroup: &protocol.BrokerMemberGroup{
 		BrokerAddrs: s.routes.Members(h.BrokerName), BrokerName: h.BrokerName, Cluster: h.ClusterName,
-	}
-	body := &protocol.GetBrokerMemberGroupResponseBody{BrokerMemberGroup: group}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	}})
 }
 
 // namesRequests changes what the name server knows: REGISTER_BROKER 103, UNREGISTER_BROKER 104,
@@ -126,13 +138,13 @@ func (s namesRequests) register(c *call, h *protocol.RegisterBrokerRequestHeader
 	if err != nil {
 		return answer{}, err
 	}
-	answer := remoting.Response{Header: &protocol.RegisterBrokerResponseHeader{
+	said := answer{Header: &protocol.RegisterBrokerResponseHeader{
 		HAServerAddr: result.HAServerAddr, MasterAddr: result.MasterAddr,
 	}}
 	if order, ok := s.kv.List(nameserver.OrderNamespace); ok {
-		answer.Body = protocol.EncodeBody(&protocol.KVTable{Table: order})
+		said.Body = protocol.EncodeBody(&protocol.KVTable{Table: order})
 	}
-	return answer, nil
+	return said, nil
 }
 
 func readRegistration(body []byte, compressed bool, reg *nameserver.Registration) error {
@@ -165,18 +177,17 @@ func (s namesRequests) unregister(_ *call, h *protocol.UnRegisterBrokerRequestHe
 }
 
 func (s namesRequests) dataVersion(c *call, h *protocol.QueryDataVersionRequestHeader) (answer, error) {
-	said, err := protocol.DecodeBody[protocol.DataVersion](c.Body)
+	version, err := protocol.DecodeBody[protocol.DataVersion](c.Body)
 	if err != nil {
 		return answer{}, err
 	}
-	version := nameserver.DataVersion(*said)
-	changed, last, known := s.routes.CompareVersion(h.ClusterName, h.BrokerAddr, version, time.Now())
-	answer := remoting.Response{Header: &protocol.QueryDataVersionResponseHeader{Changed: changed}}
+	changed, last, known := s.routes.CompareVersion(
+		h.ClusterName, h.BrokerAddr, nameserver.DataVersion(*version), time.Now())
+	said := answer{Header: &protocol.QueryDataVersionResponseHeader{Changed: changed}}
 	if known {
-		version := protocol.DataVersion(last)
-		answer.Body = protocol.EncodeBody(&version)
+		said.Body = protocol.EncodeBody((*protocol.DataVersion)(&last))
 	}
-	return answer, nil
+	return said, nil
 }
 
 func (s namesRequests) heartbeat(_ *call, h *protocol.BrokerHeartbeatRequestHeader) (answer, error) {
@@ -186,12 +197,12 @@ func (s namesRequests) heartbeat(_ *call, h *protocol.BrokerHeartbeatRequestHead
 
 func (s namesRequests) wipeWritePerm(_ *call, h *protocol.WipeWritePermOfBrokerRequestHeader) (answer, error) {
 	n := s.routes.WipeWritePerm(h.BrokerName)
-	return remoting.Response{Header: &protocol.WipeWritePermOfBrokerResponseHeader{WipeTopicCount: int32(n)}}, nil
+	return answer{Header: &protocol.WipeWritePermOfBrokerResponseHeader{WipeTopicCount: int32(n)}}, nil
 }
 
 func (s namesRequests) addWritePerm(_ *call, h *protocol.AddWritePermOfBrokerRequestHeader) (answer, error) {
 	n := s.routes.AddWritePerm(h.BrokerName)
-	return remoting.Response{Header: &protocol.AddWritePermOfBrokerResponseHeader{AddTopicCount: int32(n)}}, nil
+	return answer{Header: &protocol.AddWritePermOfBrokerResponseHeader{AddTopicCount: int32(n)}}, nil
 }
 
 func (s namesRequests) deleteTopic(_ *call, h *protocol.DeleteTopicFromNamesrvRequestHeader) (answer, error) {
@@ -223,7 +234,7 @@ func (s namesRequests) getKV(_ *call, h *protocol.GetKVConfigRequestHeader) (ans
 		return answer{}, protocol.Errorf(protocol.QueryNotFound,
 			"No config item, Namespace: %s Key: %s", h.Namespace, h.Key)
 	}
-	return remoting.Response{Header: &protocol.GetKVConfigResponseHeader{Value: value}}, nil
+	return answer{Header: &protocol.GetKVConfigResponseHeader{Value: value}}, nil
 }
 
 func (s namesRequests) deleteKV(_ *call, h *protocol.DeleteKVConfigRequestHeader) (answer, error) {
@@ -235,7 +246,7 @@ func (s namesRequests) listKV(_ *call, h *protocol.GetKVListByNamespaceRequestHe
 	if !ok {
 		return answer{}, protocol.Errorf(protocol.QueryNotFound, "No config item, Namespace: %s", h.Namespace)
 	}
-	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: table})}, nil
+	return withBody(&protocol.KVTable{Table: table})
 }
 
 // cloned copies a text out of the frame it came in, for whoever keeps it.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/config"
@@ -61,7 +62,7 @@ func (s nodeRequests) runtimeInfo(*call) (answer, error) {
 		set(name+"ThreadPoolQueueHeadWaitTimeMills", 0)
 	}
 	set("EndTransactionThreadPoolQueueCapacity", s.lanes.send.Capacity())
-	return remoting.Response{Body: protocol.EncodeBody(&protocol.KVTable{Table: info})}, err
+	return answer{Body: protocol.EncodeBody(&protocol.KVTable{Table: info})}, err
 }
 
 // earliestSegment is when the oldest message that is kept was stored, in ms; now when there is none.
@@ -90,8 +91,7 @@ func (s nodeRequests) deleteExpired(c *call) (answer, error) {
 
 // haStatus says that there are no replicas.
 func (s nodeRequests) haStatus(*call) (answer, error) {
-	body := &protocol.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: int64(s.store.End())}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(&protocol.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: int64(s.store.End())})
 }
 
 // settings is the configuration as administrators see and change it. A change is taken by everybody in
@@ -126,7 +126,7 @@ func (s *settings) show(*call) (answer, error) {
 		}
 		fmt.Fprintf(&text, "%s=%s\n", setting.Key, value)
 	}
-	return remoting.Response{
+	return answer{
 		Header: &protocol.GetBrokerConfigResponseHeader{Version: string(protocol.EncodeBody(&version))},
 		Body:   text.Bytes(),
 	}, nil
@@ -135,14 +135,10 @@ func (s *settings) show(*call) (answer, error) {
 // showNames answers GET_NAMESRV_CONFIG 319: the same settings with the name server's port.
 func (s *settings) showNames(*call) (answer, error) {
 	cfg := s.load()
-	text := fmt.Sprintf(
-		"listenPort=%d\nbindAddress=%s\nkvConfigPath=%s/namesrv/kvConfig.json\norderMessageEnable=true\n"+
-			"enableAllTopicList=true\nscanNotActiveBrokerInterval=5000\nclusterTest=false\n",
-		cfg.Listen.Port(cfg.Listen.NamesrvPort),
-		cfg.Listen.BindAddress,
-		cfg.Store.Dir,
-	)
-	return remoting.Response{Body: []byte(text)}, nil
+	text := fmt.Sprintf("listenPort=%d\nbindAddress=%s\nkvConfigPath=%s/namesrv/kvConfig.json\n"+
+		"orderMessageEnable=true\nenableAllTopicList=true\nscanNotActiveBrokerInterval=5000\nclusterTest=false\n",
+		cfg.Listen.Port(cfg.Listen.NamesrvPort), cfg.Listen.BindAddress, cfg.Store.Dir)
+	return answer{Body: []byte(text)}, nil
 }
 
 func (s *settings) update(c *call) (answer, error) {
@@ -165,4 +161,24 @@ func (s *settings) update(c *call) (answer, error) {
 	s.changed = time.Now()
 	s.log.Info("configuration changed", "keys", len(values), "remote_addr", c.Peer.RemoteAddr())
 	return answer{}, nil
+}
+
+// disk is the use of a volume, in bytes: what is there for this process, as df tells it.
+type disk struct{ total, free uint64 }
+
+// diskUse is zero when the volume cannot be asked.
+func diskUse(dir string) disk {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return disk{}
+	}
+	size := uint64(st.Bsize) // its type differs between systems
+	return disk{total: (st.Blocks - st.Bfree + st.Bavail) * size, free: st.Bavail * size}
+}
+
+func (d disk) ratio() string {
+	if d.total == 0 {
+		return "0.0"
+	}
+	return strconv.FormatFloat(1-float64(d.free)/float64(d.total), 'f', 4, 64)
 }

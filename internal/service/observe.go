@@ -10,7 +10,6 @@ import (
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // observeRequests shows who is connected and how far everybody is: GET_CONSUMER_CONNECTION_LIST 203,
@@ -40,7 +39,7 @@ func (s observeRequests) consumerConnections(
 	for _, conflict := range s.clients.ConflictsOf(h.ConsumerGroup) {
 		body.Conflicts = append(body.Conflicts, conflict.String())
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 func connections(members []broker.Member) []protocol.Connection {
@@ -59,8 +58,7 @@ func (s observeRequests) producerConnections(
 	if len(members) == 0 {
 		return answer{}, protocol.Errorf(protocol.SystemError, "the producer group[%s] not exist", h.ProducerGroup)
 	}
-	body := &protocol.ProducerConnection{ConnectionSet: connections(members)}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(&protocol.ProducerConnection{ConnectionSet: connections(members)})
 }
 
 func (s observeRequests) producers(*call) (answer, error) {
@@ -73,7 +71,7 @@ func (s observeRequests) producers(*call) (answer, error) {
 			})
 		}
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 func (s observeRequests) consumeStats(_ *call, h *protocol.GetConsumeStatsRequestHeader) (answer, error) {
@@ -87,7 +85,7 @@ func (s observeRequests) consumeStats(_ *call, h *protocol.GetConsumeStatsReques
 	for _, topic := range topics {
 		s.addConsumeStats(body, h.ConsumerGroup, topic)
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // topicsOf are the topics that a group has offsets in or subscribes to.
@@ -155,22 +153,19 @@ func (s observeRequests) allConsumeStats(_ *call, h *protocol.GetConsumeStatsInB
 				map[string][]protocol.ConsumeStats{group.Name: list})
 		}
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // groupsOfTopic are the groups that subscribe to a topic now or have offsets in it.
 func (s observeRequests) groupsOfTopic(_ *call, h *protocol.QueryTopicConsumeByWhoRequestHeader) (answer, error) {
-	groups := append(s.clients.GroupsOf(h.Topic), s.offsets.GroupsOf(h.Topic)...)
+	groups := append([]string{}, s.clients.GroupsOf(h.Topic)...) // never null
+	groups = append(groups, s.offsets.GroupsOf(h.Topic)...)
 	slices.Sort(groups)
-	body := &protocol.GroupList{GroupList: slices.Compact(groups)}
-	if body.GroupList == nil {
-		body.GroupList = []string{}
-	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(&protocol.GroupList{GroupList: slices.Compact(groups)})
 }
 
 func (s observeRequests) topicsOfGroup(_ *call, h *protocol.QueryTopicsByConsumerRequestHeader) (answer, error) {
-	return topicList(s.offsets.TopicsOf(h.Group), s.self.addr), nil
+	return topicList(s.offsets.TopicsOf(h.Group), s.self.addr)
 }
 
 func (s observeRequests) subscription(
@@ -180,7 +175,7 @@ func (s observeRequests) subscription(
 	if sub, ok := s.clients.Subscription(h.Group, h.Topic); ok {
 		body.SubscriptionData = (*protocol.SubscriptionData)(sub)
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // timeSpan is, for each queue, when its first, its last and the group's next message were stored.
@@ -200,7 +195,7 @@ func (s observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanReque
 		span.ConsumeTimeStampMillis, span.DelayTimeMillis = s.delay(h.Group, cfg.Name, id, low, high)
 		body.ConsumeTimeSpanSet = append(body.ConsumeTimeSpanSet, span)
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // delay is when the last consumed message was stored, and how long the next one waits already.
@@ -230,8 +225,7 @@ func (s observeRequests) statistics(_ *call, h *protocol.ViewBrokerStatsDataRequ
 	item := func(s broker.Snapshot) protocol.BrokerStatsItem {
 		return protocol.BrokerStatsItem{Sum: s.Sum, TPS: s.TPS, AvgPT: s.AvgPT}
 	}
-	body := &protocol.BrokerStatsData{
+	return withBody(&protocol.BrokerStatsData{
 		StatsMinute: item(seen.Minute), StatsHour: item(seen.Hour), StatsDay: item(seen.Day),
-	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	})
 }

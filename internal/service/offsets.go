@@ -26,7 +26,7 @@ func (s offsetRequests) query(_ *call, h *protocol.QueryConsumerOffsetRequestHea
 	if !ok && (!zero || s.queries.MaxOffset(h.Topic, h.QueueID) > 0) { // else it begins before the first message
 		return answer{}, protocol.Errorf(protocol.QueryNotFound, "Not found, maybe this group consumer boot first")
 	}
-	return remoting.Response{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
+	return answer{Header: &protocol.QueryConsumerOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 func (s offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestHeader) (answer, error) {
@@ -45,7 +45,7 @@ func (s offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) (
 	if err != nil {
 		return answer{}, err
 	}
-	return remoting.Response{Header: &protocol.SearchOffsetResponseHeader{Offset: int64(at)}}, nil
+	return answer{Header: &protocol.SearchOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 // byTime is the offset for a time; 0 for a queue that never had a message.
@@ -59,17 +59,17 @@ func (s offsetRequests) byTime(topic string, queueID int32, millis int64, upper 
 
 func (s offsetRequests) maximum(_ *call, h *protocol.GetMaxOffsetRequestHeader) (answer, error) {
 	at := s.queries.MaxOffset(h.Topic, h.QueueID)
-	return remoting.Response{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(at)}}, nil
+	return answer{Header: &protocol.GetMaxOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 func (s offsetRequests) minimum(_ *call, h *protocol.GetMinOffsetRequestHeader) (answer, error) {
 	at := s.queries.MinOffset(h.Topic, h.QueueID)
-	return remoting.Response{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(at)}}, nil
+	return answer{Header: &protocol.GetMinOffsetResponseHeader{Offset: int64(at)}}, nil
 }
 
 func (s offsetRequests) earliest(_ *call, h *protocol.GetEarliestMsgStoretimeRequestHeader) (answer, error) {
 	at, err := s.queries.EarliestStoreTime(h.Topic, h.QueueID)
-	return remoting.Response{Header: &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: at}}, err
+	return answer{Header: &protocol.GetEarliestMsgStoretimeResponseHeader{Timestamp: at}}, err
 }
 
 func (s offsetRequests) all(*call) (answer, error) {
@@ -86,7 +86,7 @@ func (s offsetRequests) all(*call) (answer, error) {
 		body.OffsetTable[topic+"@"+group] = queues
 		return true
 	})
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // storeTime is when the message at the offset was stored, in ms; -1 when it is gone or damaged.
@@ -114,13 +114,8 @@ type notForcedError struct {
 }
 
 func (e *notForcedError) Error() string {
-	return fmt.Sprintf(
-		"queue %d would go forward from %d to %d and messages would be skipped: force the reset (mqadmin -f true) "+
-			"to do so",
-		e.queueID,
-		e.from,
-		e.to,
-	)
+	return fmt.Sprintf("queue %d would go forward from %d to %d and messages would be skipped: "+
+		"force the reset (mqadmin -f true) to do so", e.queueID, e.from, e.to)
 }
 
 func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
@@ -154,7 +149,7 @@ func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 // push tells the clients of the group to go on at the offsets (RESET_CONSUMER_CLIENT_OFFSET 220); they commit them.
 // Source: Broker2Client.java resetOffset.
 func (s resetRequests) push(
-	c *remoting.Call, topic string, h *protocol.ResetOffsetRequestHeader, body *protocol.ResetOffsetBody,
+	c *call, topic string, h *protocol.ResetOffsetRequestHeader, body *protocol.ResetOffsetBody,
 ) {
 	members := s.clients.Members(h.Group)
 	if len(members) == 0 {
@@ -182,7 +177,7 @@ func (s resetRequests) push(
 			_ = caller.OneWay(protocol.ResetConsumerClientOffset, header, said) // who just left has nothing to reset
 		}
 	}
-	c.Reply(remoting.Response{Body: text})
+	c.Reply(answer{Body: text})
 }
 
 // targets are the offsets the reset leads to, by queue.
@@ -256,5 +251,5 @@ func (s resetRequests) correction(_ *call, h *protocol.QueryCorrectionOffsetHead
 			body.CorrectionOffsets[id] = 1<<63 - 1
 		}
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }

@@ -46,8 +46,7 @@ func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
 	wait, late := waitOf(h.PollTime, h.BornTime)
 	if late {
-		r.reply(protocol.PollingTimeout, "the broker "+
-			"received the request later than the client waits for it")
+		r.reply(protocol.PollingTimeout, "the broker received the request later than the client waits for it")
 		return
 	}
 	r.Wait = wait
@@ -262,9 +261,7 @@ func retryFlag(text string) int32 {
 func (s popRequests) ackReceipts(c *remoting.Call, h *protocol.AckReceiptsRequestHeader) {
 	said := &protocol.AckReceiptsResponseHeader{Refused: make([]*protocol.Error, len(h.Handles))}
 	req := &broker.SettleRequest{
-		Group:   h.ConsumerGroup,
-		Topic:   h.Topic,
-		Handles: make([]pop.Handle, 0, len(h.Handles)),
+		Group: h.ConsumerGroup, Topic: h.Topic, Handles: make([]pop.Handle, 0, len(h.Handles)),
 	}
 	at := make([]int, 0, len(h.Handles))
 	for i, text := range h.Handles {

@@ -11,7 +11,6 @@ import (
 	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 	"github.com/roquetmq/roquet/internal/store"
 )
 
@@ -61,7 +60,7 @@ func (s queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (
 	if err != nil {
 		return answer{}, err
 	}
-	return remoting.Response{Body: rec}, nil
+	return answer{Body: rec}, nil
 }
 
 // consumeQueue shows the entries of a queue and which of them a group's subscription lets through.
@@ -85,7 +84,7 @@ func (s queryRequests) consumeQueue(_ *call, h *protocol.QueryConsumeQueueReques
 		return answer{}, protocol.Errorf(protocol.SystemError,
 			"Index %d of %s/%d has no messages: the queue holds [%d, %d)", h.Index, h.Topic, h.QueueID, low, high)
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // subscription puts the group's subscription into the answer, if one is asked for, and compiles it.

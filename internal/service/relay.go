@@ -4,6 +4,8 @@ package service
 
 import (
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/auth"
@@ -31,9 +33,7 @@ func (s relayRequests) runningInfo(c *call, h *protocol.GetConsumerRunningInfoRe
 func (s relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirectlyResultRequestHeader) {
 	_, at, err := message.ParseOffsetMsgID(h.MsgID)
 	if err != nil {
-		c.Fail(
-			protocol.Errorf(protocol.InvalidParameter, "msgId %s is no offset message id: %s", h.MsgID, err.Error()),
-		)
+		c.Fail(protocol.Errorf(protocol.InvalidParameter, "msgId %s is no offset message id: %s", h.MsgID, err))
 		return
 	}
 	rec, err := s.store.Record(at)
@@ -49,7 +49,7 @@ func (s relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirect
 }
 
 func (s relayRequests) relay(
-	c *remoting.Call, group, clientID string, code protocol.Code, h protocol.Header, body []byte,
+	c *call, group, clientID string, code protocol.Code, h protocol.Header, body []byte,
 ) {
 	member, ok := s.clients.Member(group, clientID)
 	caller, reachable := member.Channel.(remoting.Caller)
@@ -57,13 +57,13 @@ func (s relayRequests) relay(
 		c.Fail(notOnline(group, clientID))
 		return
 	}
-	caller.Request(code, h, body, relayTimeout, func(answer *protocol.Command, err error) {
+	caller.Request(code, h, body, relayTimeout, func(said *protocol.Command, err error) {
 		if err != nil {
 			c.Fail(relayError(group, clientID, err))
 			return
 		}
-		c.Reply(remoting.Response{
-			Code: protocol.ResponseCode(answer.Code), Remark: answer.Remark, Body: answer.Body,
+		c.Reply(answer{
+			Code: protocol.ResponseCode(said.Code), Remark: said.Remark, Body: said.Body,
 		})
 	})
 }
@@ -76,60 +76,47 @@ func relayError(group, clientID string, err error) error {
 	return protocol.Errorf(protocol.SystemError, "invoke consumer <%s> <%s>: %s", group, clientID, err.Error())
 }
 
-// status asks the clients of a group how far they are in a topic's queues.
+// status asks the clients of a group how far they are in a topic's queues. One that does not answer is not in the
+// table.
 func (s relayRequests) status(c *call, h *protocol.GetConsumerStatusRequestHeader) {
-	topic, group, wanted := cloned(h.Topic), cloned(h.Group), cloned(h.ClientAddr)
-	var asked []broker.Member
-	for _, m := range s.clients.Members(group) {
-		if wanted == "" || wanted == m.ClientID {
-			asked = append(asked, m)
-		}
-	}
+	asked := slices.DeleteFunc(s.clients.Members(h.Group), func(m broker.Member) bool {
+		return h.ClientAddr != "" && h.ClientAddr != m.ClientID
+	})
 	if len(asked) == 0 {
-		c.Fail(protocol.Errorf(protocol.SystemError, "No Any Consumer online in the consumer group: [%s]", group))
+		c.Fail(protocol.Errorf(protocol.SystemError, "No Any Consumer online in the consumer group: [%s]", h.Group))
 		return
 	}
+	var mu sync.Mutex
 	body := &protocol.GetConsumerStatusBody{ConsumerTable: map[string]map[protocol.MessageQueue]int64{}}
-	answers := make(chan clientStatus, len(asked))
-	after := newCountdown(len(asked), func(error) {
-		close(answers)
-		for one := range answers {
-			body.ConsumerTable[one.clientID] = one.offsets
-		}
-		c.Reply(remoting.Response{Body: protocol.EncodeBody(body)})
-	})
+	after := newCountdown(len(asked), func(error) { c.Reply(answer{Body: protocol.EncodeBody(body)}) })
+	header := &protocol.GetConsumerStatusRequestHeader{Topic: h.Topic, Group: h.Group}
 	for _, m := range asked {
-		askStatus(m, topic, group, answers, after)
+		askStatus(m.Channel, header, after, func(offsets map[protocol.MessageQueue]int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			body.ConsumerTable[m.ClientID] = offsets
+		})
 	}
 	after.done(nil)
 }
 
-type clientStatus struct {
-	clientID string
-	offsets  map[protocol.MessageQueue]int64
-}
-
-func askStatus(m broker.Member, topic, group string, answers chan<- clientStatus, after *countdown) {
-	caller, ok := m.Channel.(remoting.Caller)
+// askStatus gives take what a client answers, if it answers, before it counts.
+func askStatus(
+	client broker.Channel, header protocol.Header, after *countdown, take func(map[protocol.MessageQueue]int64),
+) {
+	caller, ok := client.(remoting.Caller)
 	if !ok {
 		after.done(nil)
 		return
 	}
-	header := &protocol.GetConsumerStatusRequestHeader{Topic: topic, Group: group}
-	caller.Request(
-		protocol.GetConsumerStatusFromClient,
-		header,
-		nil,
-		relayTimeout,
-		func(answer *protocol.Command, err error) {
+	caller.Request(protocol.GetConsumerStatusFromClient, header, nil, relayTimeout,
+		func(said *protocol.Command, err error) {
 			defer after.done(nil)
-			if err != nil || answer.Code != 0 {
-				return // a client that does not answer is not in the table
+			if err != nil || said.Code != 0 {
+				return
 			}
-			said, err := protocol.DecodeBody[protocol.GetConsumerStatusBody](answer.Body)
-			if err == nil {
-				answers <- clientStatus{m.ClientID, said.MessageQueueTable}
+			if body, err := protocol.DecodeBody[protocol.GetConsumerStatusBody](said.Body); err == nil {
+				take(body.MessageQueueTable)
 			}
-		},
-	)
+		})
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/roquetmq/roquet/internal/auth"
 	p "github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // right is what a request needs: any of the actions with each topic and each group that it names, or with the
@@ -35,7 +34,7 @@ func (n *needs) isRetryOfGroup(code p.Code, name string) bool {
 }
 
 // read takes the names out of the header, which it decodes for who comes after, or else out of the body.
-func (n *needs) read(c *remoting.Call) error {
+func (n *needs) read(c *call) error {
 	if c.Header == nil && c.Ext != nil {
 		if h := p.RequestHeader(c.Code); h != nil {
 			if err := h.DecodeExt(c.Ext); err != nil {

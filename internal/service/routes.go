@@ -15,6 +15,9 @@ type (
 	answer = r.Response
 )
 
+// withBody answers with a body alone.
+func withBody(body p.Body) (answer, error) { return answer{Body: p.EncodeBody(body)}, nil }
+
 // handleText is remoting's HandleBody for what gets the body decoded.
 func handleText[T any, B p.BodyOf[T]](fn func(c *call, body *T) (answer, error)) r.Processor {
 	return handleTextAsync[T, B](func(c *call, body *T) { c.Answer(fn(c, body)) })

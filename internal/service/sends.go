@@ -7,7 +7,6 @@ import (
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // sendRequests answers SEND_MESSAGE 10, SEND_MESSAGE_V2 310, SEND_BATCH_MESSAGE 320 and
@@ -18,7 +17,7 @@ type sendRequests struct{ *node }
 // sendCall is a send under way: one allocation holds all that it needs until the answer.
 type sendCall struct {
 	broker.SendRequest
-	call   *remoting.Call
+	call   *call
 	answer protocol.SendMessageResponseHeader
 	from   sendRequests
 }
@@ -31,7 +30,7 @@ func (s sendRequests) send(c *call, h *protocol.SendMessageRequestHeader) {
 }
 
 // fill takes the request over from the header. Its strings alias the frame, which lives until the answer.
-func (r *sendCall) fill(c *remoting.Call, h *protocol.SendMessageRequestHeader, batch bool) {
+func (r *sendCall) fill(c *call, h *protocol.SendMessageRequestHeader, batch bool) {
 	r.Topic, r.QueueID, r.Flag, r.SysFlag = h.Topic, h.QueueID, h.Flag, h.SysFlag
 	r.BornTimestamp, r.BornHost = h.BornTimestamp, c.Peer.RemoteAddr()
 	r.Properties, r.Body, r.Batch = h.Properties, c.Body, batch
@@ -60,7 +59,7 @@ func sendDone(req *broker.SendRequest, err error) {
 		RecallHandle: result.RecallHandle, MsgRegion: r.from.region,
 		TraceOn: protocol.Some(r.from.traceOn),
 	}
-	r.call.ReplyLater(remoting.Response{Header: &r.answer})
+	r.call.ReplyLater(answer{Header: &r.answer})
 }
 
 func (s sendRequests) sendBack(c *call, h *protocol.ConsumerSendMsgBackRequestHeader) {

@@ -64,7 +64,9 @@ func New(cfg *config.Config, version string, log *slog.Logger, level *slog.Level
 	}
 	s := &Service{cfg: cfg, log: log, self: self, listening: make(chan struct{})}
 	set := newSettings(cfg, log)
-	set.watchers = append(set.watchers, func(next *config.Config) { setLevel(level, next.Log.Level) })
+	set.watchers = append(set.watchers, func(next *config.Config) {
+		_ = level.UnmarshalText([]byte(next.Log.Level)) // it was checked
+	})
 	if s.certs, err = newCertificates(&cfg.TLS, log.With("component", "tls")); err != nil {
 		return nil, err
 	}
@@ -113,13 +115,6 @@ func (s *Service) secure() (err error) {
 		s.node.users, s.node.mayOn = s.access.table, s.access.mayOn
 	}
 	return err
-}
-
-func setLevel(level *slog.LevelVar, name string) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(name)); err == nil {
-		level.Set(l)
-	}
 }
 
 // assemble makes the registry, the server and what ties them to the broker.
@@ -326,11 +321,9 @@ func (s *Service) announce() {
 		s.log.Info("listening", "listener", l.Name, "addr", l.Addr)
 	}
 	if s.node != nil {
-		s.log.Info(
-			"clients are told this broker address; set another with --advertise", "broker_name",
-			s.self.brokerName, "advertised", s.self.addr, "taken_from", s.self.origin, "auto_create_topic",
-			s.cfg.Topic.AutoCreateTopic,
-		)
+		s.log.Info("clients are told this broker address; set another with --advertise",
+			"broker_name", s.self.brokerName, "advertised", s.self.addr, "taken_from", s.self.origin,
+			"auto_create_topic", s.cfg.Topic.AutoCreateTopic)
 	}
 	if ip := net.ParseIP(s.cfg.Listen.BindAddress); ip != nil && ip.IsLoopback() {
 		s.log.Info("only this machine can connect; serve others with --bind 0.0.0.0")
@@ -356,15 +349,12 @@ func (s *Service) close() error {
 
 // printReport writes what was checked, what is wrong, and an error when anything is.
 func printReport(w io.Writer, r *store.Report) error {
-	if _, err := fmt.Fprintf(
-		w, "messages %d, states %d, queue entries %d, live states %d, keys %d, not indexed yet %d, faults %d\n",
+	_, err := fmt.Fprintf(w,
+		"messages %d, states %d, queue entries %d, live states %d, keys %d, not indexed yet %d, faults %d\n",
 		r.Messages, r.States, r.QueueEntries, r.LiveStates, r.Keys, r.NotIndexed,
-		r.FaultCount+uint64(r.Log.FaultCount),
-	); err != nil {
+		r.FaultCount+uint64(r.Log.FaultCount))
+	if err != nil || r.OK() {
 		return err
-	}
-	if r.OK() {
-		return nil
 	}
 	faults := r.Faults
 	for _, fault := range r.Log.Faults {

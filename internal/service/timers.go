@@ -10,7 +10,6 @@ import (
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // timerRequests shows what waits for its time: GET_ALL_DELAY_OFFSET 45, GET_TIMER_CHECK_POINT 60,
@@ -42,7 +41,7 @@ func (s timerRequests) levels(fn func(level int, at, end int64)) error {
 func (s timerRequests) delayOffsets(*call) (answer, error) {
 	body := &protocol.DelayOffsetSerializeWrapper{OffsetTable: map[int32]int64{}}
 	err := s.levels(func(level int, at, _ int64) { body.OffsetTable[int32(level)] = at })
-	return remoting.Response{Body: protocol.EncodeBody(body)}, err
+	return answer{Body: protocol.EncodeBody(body)}, err
 }
 
 // checkPoint is the original's file: time read up to, log position, queue offset of the timer topic (twice: the
@@ -54,7 +53,7 @@ func (s timerRequests) checkPoint(*call) (answer, error) {
 	for _, n := range []int64{now, int64(s.store.End()), int64(end), int64(end), 0, now, 0} {
 		body = binary.BigEndian.AppendUint64(body, uint64(n))
 	}
-	return remoting.Response{Body: body}, nil
+	return answer{Body: body}, nil
 }
 
 // metrics is how many messages wait, by the topic they are going to.
@@ -68,10 +67,9 @@ func (s timerRequests) metrics(*call) (answer, error) {
 	for topic, n := range s.delays.Waiting() {
 		counts[topic] = metric{n, now}
 	}
-	body, err := json.Marshal(
-		map[string]any{"timingCount": counts, "dataVersion": broker.DataVersion{Timestamp: now}},
-	)
-	return remoting.Response{Body: body}, err
+	version := broker.DataVersion{Timestamp: now}
+	body, err := json.Marshal(map[string]any{"timingCount": counts, "dataVersion": version})
+	return answer{Body: body}, err
 }
 
 // addRuntimeInfo adds what brokerStatus and clusterList show of timers.

@@ -5,7 +5,6 @@ package service
 import (
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/protocol"
-	"github.com/roquetmq/roquet/internal/remoting"
 )
 
 // topicRequests answers what administrators ask of topics: UPDATE_AND_CREATE_TOPIC 17,
@@ -52,8 +51,7 @@ func (s topicRequests) config(_ *call, h *protocol.GetTopicConfigRequestHeader) 
 	if !ok {
 		return answer{}, broker.NoTopic(h.Topic)
 	}
-	body := &protocol.TopicConfigAndQueueMapping{TopicConfig: topicBody(cfg)}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(&protocol.TopicConfigAndQueueMapping{TopicConfig: topicBody(cfg)})
 }
 
 // configs answers GET_ALL_TOPIC_CONFIG: everything, or maxTopicNum topics from topicSeq on for a caller that
@@ -71,7 +69,7 @@ func (s topicRequests) configs(_ *call, h *protocol.GetAllTopicConfigRequestHead
 	for _, cfg := range all {
 		body.TopicConfigTable[cfg.Name] = topicBody(cfg)
 	}
-	return remoting.Response{
+	return answer{
 		Header: &protocol.GetAllTopicConfigResponseHeader{TotalTopicNum: protocol.Some(total)},
 		Body:   protocol.EncodeBody(body),
 	}, nil
@@ -94,7 +92,7 @@ func (s topicRequests) statistics(_ *call, h *protocol.GetTopicStatsInfoRequestH
 		body.OffsetTable[s.self.queue(cfg.Name, id)] = s.queueRange(cfg.Name, id)
 	}
 	body.TopicPutTPS = s.stats.TopicPutTPS(cfg.Name)
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 func (s topicRequests) queueRange(topic string, id int32) protocol.TopicOffset {
@@ -113,7 +111,7 @@ func (s topicRequests) system(*call) (answer, error) {
 			body.TopicList = append(body.TopicList, cfg.Name)
 		}
 	}
-	return remoting.Response{Body: protocol.EncodeBody(body)}, nil
+	return withBody(body)
 }
 
 // cleanUnused has nothing to do: deleting a topic drops its queues in the same record of the log.
@@ -131,6 +129,6 @@ func topicBody(cfg *broker.TopicConfig) protocol.TopicConfig {
 
 // replyTo answers a call whose work ends later, with success or with the error. Many such answers are written
 // at once.
-func replyTo(c *remoting.Call) func(error) {
+func replyTo(c *call) func(error) {
 	return func(err error) { c.AnswerLater(answer{}, err) }
 }

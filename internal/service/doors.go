@@ -6,12 +6,17 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
 	"time"
 
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/gateway"
 	"github.com/roquetmq/roquet/internal/grpcapi"
+	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -92,3 +97,28 @@ func (d door) Group(name string) (grpcapi.Group, bool) {
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// newREST makes the HTTP door over the broker's registry. What a message may be, it asks the gRPC door.
+func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) {
+	groups := s.node.groups
+	var trace func(next http.Handler) http.Handler
+	if s.tracing.Hook() != nil {
+		trace = s.tracing.Handler
+	}
+	return gateway.New(gateway.Config{
+		Trace:        trace,
+		Rules:        s.grpc,
+		IDs:          message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
+		BrokerName:   s.self.brokerName,
+		MaxBodyBytes: s.node.sender.MaxMessageBytes,
+		Orderly: func(name string) bool {
+			group, ok := groups.Lookup(name)
+			return ok && group.ConsumeMessageOrderly
+		},
+		Gate:    s.access,
+		Ready:   s.ready,
+		Metrics: s.metrics,
+		Backup:  backupRequests{s.node}.send,
+		Logger:  s.log.With(slog.String("component", "http")),
+	}, registry)
+}
