@@ -369,8 +369,9 @@ func (d *Delays) runLater(stopped error) {
 // errNoRealTopic says that a waiting message does not tell where it was going.
 var errNoRealTopic = errors.New("the message has no REAL_TOPIC and REAL_QID")
 
-// read returns the message that timer k is for, as it goes to its real topic. With keep it does not hold on
-// to the store's memory. Source: messageTimeUp, TimerMessageStore.java convertMessage.
+// read returns the message that timer k is for, as it goes to its real topic: with the properties that it waited
+// with, as RocketMQ 5.5.0 delivers it. With keep it does not hold on to the store's memory. Source: messageTimeUp,
+// TimerMessageStore.java convertMessage. Known difference: no TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES.
 func (d *Delays) read(k timerKey, keep bool) (*message.Message, error) {
 	topic, queueID := k.queue()
 	rec, err := d.log.At(topic, queueID, k.offset)
@@ -389,12 +390,6 @@ func (d *Delays) read(k timerKey, keep bool) (*message.Message, error) {
 		return nil, errNoRealTopic
 	}
 	m.Topic, m.QueueID = topic, queueID
-	if k.level == timerLevel {
-		m.Properties = message.WithoutProperty(m.Properties, message.PropertyRealTopic, message.PropertyRealQueueID)
-	} else {
-		m.Properties = message.WithoutProperty(m.Properties, message.PropertyDelayLevel,
-			message.PropertyTimerDeliverMillis, message.PropertyTimerDelaySeconds, message.PropertyTimerDelayMillis)
-	}
 	return &m, nil
 }
 

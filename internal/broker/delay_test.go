@@ -77,7 +77,7 @@ func TestDeliveredCopy(t *testing.T) {
 	w.deliverAll(t, time.Now().Add(time.Hour))
 	m := w.only(t, "T", 3)
 	for name, want := range map[string]string{
-		"UNIQ_KEY": "u1", "TAGS": "a", "DELAY": "", "REAL_TOPIC": "T",
+		"UNIQ_KEY": "u1", "TAGS": "a", "DELAY": "2", "REAL_TOPIC": "T",
 		"MSG_REGION": "DefaultRegion", "CLUSTER": "C",
 	} {
 		if got := property(&m, name); got != want {

@@ -50,7 +50,7 @@ func (s *Sender) putRetry(req *SendRequest, group *GroupConfig) error {
 	}
 	s.topics.EnsureDLQ(group.Name, func(cfg *TopicConfig, err error) {
 		if err == nil {
-			req.seen.delayLevel, req.seen.timer = 0, timerRequest{}
+			req.seen.delayLevel, req.seen.timer, req.seen.transaction = 0, timerRequest{}, false
 			req.Properties = message.SetProperty(req.Properties, message.PropertyDelayLevel, deadLetterDelay)
 			err = s.put(req, cfg.Name, 0)
 		}

@@ -101,10 +101,13 @@ func newTiming(levels DelayLevels) timing {
 	return timing{levels, TimerMaxDelay}
 }
 
-// check refuses a delivery time that cannot be.
+// check refuses a half message's delivery time that cannot be.
 func (t timing) check(seen *noted, now time.Time) error {
 	if !seen.asksForTime() {
 		return nil
+	}
+	if seen.cancels != "" {
+		return illegal("property "+message.PropertyTimerDelUniqueKey, "calls nothing back in a transaction")
 	}
 	_, err := seen.timer.due(now, t.limit)
 	return err

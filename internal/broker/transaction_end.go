@@ -243,7 +243,8 @@ func (t *Transactions) decide(req *EndRequest, half *transaction.Half) error {
 }
 
 // realMessage puts the message that the half message stands for into req.write, on its way to its topic, or
-// where it waits for its time. Source: endMessageTransaction.
+// where it waits for its time. It keeps TRAN_MSG, as RocketMQ 5.5.0 delivers it: consumers tell by that that it was
+// part of a transaction. Source: endMessageTransaction.
 func (t *Transactions) realMessage(req *EndRequest) error {
 	topic, queueID, ok := destination(req.half.Properties)
 	if !ok {
@@ -261,8 +262,7 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 	if req.LogOffset >= 0 {
 		m.PreparedTransactionOffset = req.LogOffset
 	}
-	m.Properties = message.WithoutProperty(m.Properties, message.PropertyTransactionPrepared,
-		message.PropertyRealTopic, message.PropertyRealQueueID)
+	m.Properties = message.WithoutProperty(m.Properties, message.PropertyRealTopic, message.PropertyRealQueueID)
 	var seen noted
 	if err := seen.scan(m.Properties); err != nil {
 		return err

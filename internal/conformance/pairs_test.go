@@ -101,7 +101,7 @@ func kinds() []kind {
 				if err != nil {
 					return nil, err
 				}
-				want = []expected{{m, normal, s.id}}
+				want = []expected{{m, transaction, s.id}}
 			}
 			return want, nil
 		}},
@@ -256,7 +256,7 @@ func TestTransactionsEndedByAnotherDoor(t *testing.T) {
 							t.Errorf("the other decision, by %s: %v", other.name(), err)
 						}
 					}
-					want = []expected{{m, normal, s.id}}
+					want = []expected{{m, transaction, s.id}}
 				}
 				receiveWhole(t, srv, by, topic, want)
 			})

@@ -200,6 +200,36 @@ func TestC037TooLarge(t *testing.T) {
 	checkError(t, pick(lines[1], "error"), "PAYLOAD_TOO_LARGE")
 }
 
+// C071, C074: what is negative or too far ahead is refused, whichever way it is said, with the value; what is past
+// is at once.
+func TestC074DeliveryTimes(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	for due, says := range map[string]string{
+		`"delay":"-5s"`: "-5000 ms", `"delay":"-0.001s"`: "-1 ms", `"deliverAt":"1969-12-31T23:59:59Z"`: "-1000 ms",
+		`"delay":"3456001s"`: "asked for 3456001000 ms", `"delay":"315576000000s"`: "max is 3456000000 ms",
+		`"deliverAt":"9999-12-31T23:59:59Z"`: "max is 3456000000 ms",
+		`"delay":"0s"`:                       "", `"deliverAt":"1970-01-01T00:00:00Z"`: "", `"deliverAt":"2020-01-01T00:00:00Z"`: "",
+	} {
+		body := `{"text":"x",` + due + `}`
+		a := r.post("/v1/topics/t/messages", body, asJSON)
+		line := r.post("/v1/topics/t/messages:batch", body, "Content-Type: application/x-ndjson").
+			want(http.StatusOK).lines()[0]
+		if says == "" {
+			if a.want(http.StatusCreated); pick(line, "error") != nil {
+				t.Errorf("%s in a batch: %v", due, line)
+			}
+			continue
+		}
+		a.refused(http.StatusBadRequest, "ILLEGAL_DELIVERY_TIME")
+		if text := a.text("message"); !strings.Contains(text, says) {
+			t.Errorf("%s: %s, want %q in it", due, text, says)
+		}
+		checkError(t, pick(line, "error"), "ILLEGAL_DELIVERY_TIME")
+	}
+	r.post("/v1/topics/t/messages", "x", "Roquet-Delay: -5s").refused(http.StatusBadRequest, "ILLEGAL_DELIVERY_TIME")
+}
+
 // C040: any number of topics is listed, page by page.
 func TestC040Pages(t *testing.T) {
 	t.Parallel()

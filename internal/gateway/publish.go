@@ -58,7 +58,11 @@ func (d *door) outgoing(topic string, in *v1.NewMessage, header http.Header) *ou
 	}
 	o.system.DeliveryTimestamp = in.GetDeliverAt()
 	if delay := in.GetDelay(); delay != nil {
-		o.system.DeliveryTimestamp = timestamppb.New(o.made.Add(delay.AsDuration()))
+		from := o.made
+		if delay.AsDuration() < 0 { // it is refused as a time is that is negative
+			from = time.Unix(0, 0)
+		}
+		o.system.DeliveryTimestamp = timestamppb.New(from.Add(delay.AsDuration()))
 	}
 	for _, name := range contextHeaders {
 		value := header.Get(name)

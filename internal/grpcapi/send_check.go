@@ -68,10 +68,14 @@ func (m *outgoing) check(a *api, now time.Time) error {
 				"the max transaction recovery time of message is too large, max is %d", int(maxRecovery.Seconds()))
 		}
 	}
-	if at := m.system.GetDeliveryTimestamp(); at != nil && at.AsTime().Sub(now) > a.cfg.MaxDelay {
+	at := m.system.GetDeliveryTimestamp()
+	if delay := at.AsTime().Sub(now); at != nil && delay > a.cfg.MaxDelay {
 		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME,
 			"the max delay time of message is too large, max is %d ms, asked for %d ms",
-			a.cfg.MaxDelay.Milliseconds(), at.AsTime().Sub(now).Milliseconds())
+			a.cfg.MaxDelay.Milliseconds(), delay.Milliseconds())
+	} else if at.GetSeconds() < 0 {
+		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME,
+			"the delivery time of message is negative: %d ms", at.AsTime().UnixMilli())
 	}
 	if err := m.checkGroups(); err != nil {
 		return err

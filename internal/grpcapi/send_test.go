@@ -140,6 +140,12 @@ func TestSendIsChecked(t *testing.T) {
 		{"delay too long", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
 			s.DeliveryTimestamp = timestamppb.New(time.Now().Add(40*24*time.Hour + time.Minute))
 		}), v2.Code_ILLEGAL_DELIVERY_TIME, "too large"},
+		{"C074 delivery time negative", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
+			s.DeliveryTimestamp = timestamppb.New(time.UnixMilli(-1))
+		}), v2.Code_ILLEGAL_DELIVERY_TIME, "negative: -1 ms"},
+		{"C074 delivery time past", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
+			s.DeliveryTimestamp = timestamppb.New(time.UnixMilli(0))
+		}), v2.Code_OK, ""},
 		{
 			"group blank", "fifo", typed(v2.MessageType_FIFO, func(s *v2.SystemProperties) { s.MessageGroup = proto.String(" ") }),
 			v2.Code_ILLEGAL_MESSAGE_GROUP, "whitespace",
