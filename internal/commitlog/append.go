@@ -75,8 +75,11 @@ type pending struct {
 	rolls     []chan error
 }
 
-// refuseLocked sets what Append answers from the causes, the gravest first.
-func (p *pending) refuseLocked() {
+// change has fn change the causes for which nothing is accepted, and sets what Append answers: the gravest.
+func (p *pending) change(fn func(p *pending)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn(p)
 	p.marksOnly = !p.closed && p.broken == nil
 	switch {
 	case p.closed:
@@ -206,9 +209,7 @@ func (p *pending) takeLocked() *batch {
 	switch {
 	case len(p.full) > 0:
 		b = p.full[0]
-		n := copy(p.full, p.full[1:])
-		p.full[n] = nil
-		p.full = p.full[:n]
+		p.full = slices.Delete(p.full, 0, 1)
 	case p.open != nil:
 		b, p.open = p.open, nil
 	default:
@@ -218,8 +219,13 @@ func (p *pending) takeLocked() *batch {
 	return b
 }
 
-// waitsLocked reports whether a batch can be taken.
-func (p *pending) waitsLocked() bool { return p.open != nil || len(p.full) > 0 }
+// takeAllLocked is takeLocked for all that wait.
+func (p *pending) takeAllLocked() (all []*batch) {
+	for b := p.takeLocked(); b != nil; b = p.takeLocked() {
+		all = append(all, b)
+	}
+	return all
+}
 
 // wakeCommitter makes the committer look again. It never blocks: one wake-up in the channel is enough.
 func (l *Log) wakeCommitter() {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,10 +77,7 @@ func (l *Log) Run(ctx context.Context, h Handler) error {
 
 // refuseAll makes Append return ErrClosed and lets the committer end.
 func (l *Log) refuseAll() {
-	l.pend.mu.Lock()
-	l.pend.closed = true
-	l.pend.refuseLocked()
-	l.pend.mu.Unlock()
+	l.pend.change(func(p *pending) { p.closed = true })
 	l.wakeCommitter()
 }
 
@@ -232,10 +230,11 @@ func (c *committer) pass(b *batch) {
 	c.l.jobs <- b
 }
 
+// waits reports whether a batch can be taken.
 func (l *Log) waits() bool {
 	l.pend.mu.Lock()
 	defer l.pend.mu.Unlock()
-	return l.pend.waitsLocked()
+	return l.pend.open != nil || len(l.pend.full) > 0
 }
 
 // finish writes a mark, so that damage to the last real entry can be told from a torn tail. A mark is durable
@@ -260,4 +259,57 @@ func (c *committer) finish() error {
 		return fmt.Errorf("close commit log: %s: %w", op, err)
 	}
 	return nil
+}
+
+// applyLoop settles the batches that the committer hands over, in order.
+func (c *committer) applyLoop() {
+	for b := range c.l.jobs {
+		c.settle(b)
+		c.l.applying.Add(-1)
+		c.applied.Done()
+	}
+}
+
+// settle tells everybody of a stored batch: the index first, then each group, then whoever gathers replies.
+func (c *committer) settle(b *batch) {
+	if c.h.Apply != nil && b.count > 0 {
+		c.h.Apply(b.entry)
+	}
+	for _, m := range b.members {
+		m.group.Done(b.entry.First+message.LogOffset(m.at), nil)
+	}
+	if c.h.Settled != nil {
+		c.h.Settled()
+	}
+	c.l.release(b)
+}
+
+// refuse tells the groups of batches that nothing of them is in the log.
+func (c *committer) refuse(batches []*batch, cause error) {
+	for _, b := range batches {
+		for _, m := range b.members {
+			m.group.Done(0, cause)
+		}
+	}
+	if len(batches) > 0 && c.h.Settled != nil {
+		c.h.Settled()
+	}
+	for _, b := range batches {
+		c.l.release(b)
+	}
+}
+
+// release takes a settled batch out of the account and keeps it for reuse.
+func (l *Log) release(b *batch) {
+	bytes := b.recordBytes()
+	clear(b.members) // groups are not kept alive by a spare batch
+	b.members = b.members[:0]
+	p := &l.pend
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes -= bytes
+	p.taken = slices.Delete(p.taken, 0, 1)
+	if len(p.spare) < maxSpareBatches {
+		p.spare = append(p.spare, b)
+	}
 }

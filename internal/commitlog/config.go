@@ -22,24 +22,10 @@ const (
 	Async
 )
 
-// String returns RocketMQ's name of the type.
-func (t FlushDiskType) String() string {
-	if t == Async {
-		return "ASYNC_FLUSH"
-	}
-	return "SYNC_FLUSH"
-}
-
-// Bounds of the memory the log takes; all but the last can be set in Config.
+// Bounds that Config does not set.
 const (
-	defaultSegmentBytes    = 16 << 20
-	defaultRingBytes       = 32 << 20
-	defaultCacheBytes      = 48 << 20
-	defaultMaxPendingBytes = 64 << 20
-	defaultMaxBatchBytes   = 2 << 20
-	defaultMaxGroupBytes   = 32 << 20
-	maxEntryBytes          = 1 << 30   // no entry is larger, whoever wrote it
-	mappedBytes            = 128 << 20 // of segments, for walks that look at every record; where a walk is comes on top
+	maxEntryBytes = 1 << 30   // no entry is larger, whoever wrote it
+	mappedBytes   = 128 << 20 // of segments, for walks that look at every record; where a walk is comes on top
 )
 
 // Config is what a log is made with. The zero value of each field but Dir means its default.
@@ -91,20 +77,18 @@ type DiskMarks struct {
 }
 
 func (c *Config) setDefaults() {
-	c.SegmentBytes = cmp.Or(c.SegmentBytes, defaultSegmentBytes)
+	c.SegmentBytes = cmp.Or(c.SegmentBytes, 16<<20)
 	c.FlushInterval = cmp.Or(c.FlushInterval, 500*time.Millisecond)
-	c.RingBytes = cmp.Or(c.RingBytes, defaultRingBytes)
-	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCacheBytes)
-	c.MaxPendingBytes = cmp.Or(c.MaxPendingBytes, defaultMaxPendingBytes)
-	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
-	c.MaxGroupBytes = cmp.Or(c.MaxGroupBytes, defaultMaxGroupBytes)
+	c.RingBytes = cmp.Or(c.RingBytes, 32<<20)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 48<<20)
+	c.MaxPendingBytes = cmp.Or(c.MaxPendingBytes, 64<<20)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, 2<<20)
+	c.MaxGroupBytes = cmp.Or(c.MaxGroupBytes, 32<<20)
 	c.Disk.FullPercent = cmp.Or(c.Disk.FullPercent, 90)
 	c.Disk.ReserveBytes = cmp.Or(c.Disk.ReserveBytes, 64<<20)
 	c.Disk.Interval = cmp.Or(c.Disk.Interval, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.FS == nil {
-		c.FS = vfs.Default
-	}
+	c.FS = cmp.Or(c.FS, vfs.Default)
 	if c.OpenWAL == nil {
 		c.OpenWAL = OpenWAL
 	}

@@ -30,15 +30,13 @@ func (l *Log) lookAtDisk() {
 		return
 	}
 	full := e.UsedPercent >= float64(e.LimitPercent) || e.FreeBytes < e.ReserveBytes
-	p := &l.pend
-	p.mu.Lock()
-	was := p.marks != nil
-	p.marks = nil
-	if full {
-		p.marks = e
-	}
-	p.refuseLocked()
-	p.mu.Unlock()
+	var was bool
+	l.pend.change(func(p *pending) {
+		was, p.marks = p.marks != nil, nil
+		if full {
+			p.marks = e
+		}
+	})
 	switch {
 	case full && !was:
 		l.log.Error("the disk is full: writes are refused, reads go on; free some space or add disk",
@@ -50,17 +48,16 @@ func (l *Log) lookAtDisk() {
 	}
 }
 
-// usage returns the state of the disk in the form of the error that it may become. The share is that of
-// RocketMQ: used of what ordinary users can have.
+// usage returns the state of the disk in the form of the error that it may become; without what is used and free when
+// the disk does not tell. The share is that of RocketMQ: used of what ordinary users can have.
 func (l *Log) usage() (*DiskFullError, error) {
+	marks := l.cfg.Disk
+	e := &DiskFullError{Path: l.cfg.Dir, LimitPercent: marks.FullPercent, ReserveBytes: marks.ReserveBytes}
 	u, err := l.cfg.FS.GetDiskUsage(l.cfg.Dir)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
-	e := &DiskFullError{
-		Path: l.cfg.Dir, LimitPercent: l.cfg.Disk.FullPercent,
-		FreeBytes: int64(u.AvailBytes), ReserveBytes: l.cfg.Disk.ReserveBytes,
-	}
+	e.FreeBytes = int64(u.AvailBytes)
 	if all := u.UsedBytes + u.AvailBytes; all > 0 {
 		e.UsedPercent = 100 * float64(u.UsedBytes) / float64(all)
 	}
@@ -77,11 +74,7 @@ func (l *Log) Explain(err error) error {
 
 // diskFull is the refusal after an operation failed for want of space.
 func (l *Log) diskFull(cause error) *DiskFullError {
-	e, err := l.usage()
-	if err != nil {
-		marks := l.cfg.Disk
-		e = &DiskFullError{Path: l.cfg.Dir, LimitPercent: marks.FullPercent, ReserveBytes: marks.ReserveBytes}
-	}
+	e, _ := l.usage() // says what the disk tells
 	e.Cause = cause
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -102,20 +103,14 @@ func parseHead(entry []byte) (h head, fault string) {
 	return h, ""
 }
 
-// checksum is the CRC-32C of what the head's checksum covers.
-func checksum(entry []byte) uint32 { return crc32.Checksum(entry[countAt:], castagnoli()) }
-
-// castagnoli returns the table of CRC-32C; the standard library makes it once and computes it in hardware.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
-// uvarintLen is the length of x as an unsigned varint.
-func uvarintLen(x int) int {
-	n := 1
-	for ; x >= 0x80; x >>= 7 {
-		n++
-	}
-	return n
+// checksum is the CRC-32C of what the head's checksum covers. The standard library makes the table once and computes
+// in hardware.
+func checksum(entry []byte) uint32 {
+	return crc32.Checksum(entry[countAt:], crc32.MakeTable(crc32.Castagnoli))
 }
+
+// uvarintLen is the length of x as an unsigned varint: a byte for every 7 bits.
+func uvarintLen(x int) int { return (bits.Len(uint(x|1)) + 6) / 7 }
 
 // Entry is one entry of the log. Records is memory of the log that nobody changes any more: it may be kept as
 // long as wanted when it comes from Handler.Apply, and until the callback returns when it comes from Replay.

@@ -252,7 +252,7 @@ func (f *slowSyncFile) SyncData() error {
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	for _, flush := range []FlushDiskType{Sync, Async} {
-		t.Run(flush.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("flush ", flush), func(t *testing.T) {
 			t.Parallel()
 			cfg := testConfig(t)
 			cfg.FlushDiskType, cfg.FlushInterval, cfg.RingBytes = flush, time.Millisecond, 64<<10

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/roquetmq/roquet/internal/disk"
 	"github.com/roquetmq/roquet/internal/message"
@@ -150,8 +152,7 @@ func (l *Log) openTail() error {
 	}
 	l.log.Error("the disk is full: the commit log is open for reading only", "error", err)
 	c.down = true
-	l.pend.broken = l.diskFull(err)
-	l.pend.refuseLocked()
+	l.pend.change(func(p *pending) { p.broken = l.diskFull(err) })
 	return c.tail.abandon()
 }
 
@@ -199,10 +200,9 @@ func (l *Log) replaySegment(seg Segment, from message.LogOffset, fn func(Entry) 
 			err = fn(e.public(seg.First))
 		}
 	}
-	var corrupt *CorruptError
 	if errors.Is(err, io.EOF) {
 		err = nil
-	} else if errors.As(err, &corrupt) && corrupt.Cure == "" {
+	} else if corrupt, ok := errors.AsType[*CorruptError](err); ok && corrupt.Cure == "" {
 		corrupt.Cure = cureRestore
 	}
 	return errors.Join(err, s.close())
@@ -216,11 +216,8 @@ func (l *Log) Close() error {
 	}
 	l.refuseAll()
 	c := l.committer
-	var waiting []*batch
 	l.pend.mu.Lock()
-	for b := l.pend.takeLocked(); b != nil; b = l.pend.takeLocked() {
-		waiting = append(waiting, b)
-	}
+	waiting := l.pend.takeAllLocked()
 	l.pend.mu.Unlock()
 	c.refuse(waiting, ErrClosed)
 	for _, s := range l.Segments() {
@@ -231,4 +228,45 @@ func (l *Log) Close() error {
 		err = c.tail.close()
 	}
 	return errors.Join(err, l.lock.Close())
+}
+
+// SyncBuckets is the number of classes of the histogram of sync times.
+const SyncBuckets = 20
+
+// Stats are counters since Open, and the present state.
+type Stats struct {
+	Entries      uint64        // entries stored
+	PendingBytes int64         // accepted and not settled
+	Failures     uint64        // failed writes, syncs and rolls
+	SyncTime     time.Duration // of all syncs together
+	// Syncs counts syncs by their time: class i holds those below 2^i µs that are in no lower class, the last
+	// one also all that took longer.
+	Syncs [SyncBuckets]uint64
+}
+
+type counters struct {
+	entries, failures  atomic.Uint64
+	lastSync, syncTime atomic.Int64
+	syncs              [SyncBuckets]atomic.Uint64
+}
+
+func (c *counters) synced(took time.Duration) {
+	c.lastSync.Store(int64(took))
+	c.syncTime.Add(int64(took))
+	c.syncs[min(SyncBuckets-1, bits.Len64(uint64(took.Microseconds())))].Add(1)
+}
+
+// Stats returns the counters. Safe for concurrent use.
+func (l *Log) Stats() Stats {
+	c := &l.stats
+	s := Stats{
+		Entries: c.entries.Load(), Failures: c.failures.Load(), SyncTime: time.Duration(c.syncTime.Load()),
+	}
+	for i := range s.Syncs {
+		s.Syncs[i] = c.syncs[i].Load()
+	}
+	l.pend.mu.Lock()
+	defer l.pend.mu.Unlock()
+	s.PendingBytes = l.pend.bytes
+	return s
 }

@@ -15,7 +15,7 @@ import (
 func TestStoreReadReopen(t *testing.T) {
 	t.Parallel()
 	for _, flush := range []FlushDiskType{Sync, Async} {
-		t.Run(flush.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("flush ", flush), func(t *testing.T) {
 			t.Parallel()
 			cfg := testConfig(t)
 			cfg.FlushDiskType = flush

@@ -374,7 +374,7 @@ func FuzzScan(f *testing.F) {
 	entry := func(position int, records []byte) []byte {
 		b := make([]byte, headBytes, headBytes+len(records))
 		b = append(b, records...)
-		(&head{kind: kindRecords, count: 1, logID: 7, position: logOffset(position), index: 1}).put(b)
+		(&head{kind: kindRecords, count: 1, logID: 7, position: message.LogOffset(position), index: 1}).put(b)
 		return append([]byte{byte(len(b))}, b...)
 	}
 	f.Add(entry(1, stateRecord("a", 10)))
@@ -410,7 +410,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, fault := range faults {
-			if fault.from >= fault.to || fault.to > logOffset(len(content)) {
+			if fault.from >= fault.to || fault.to > message.LogOffset(len(content)) {
 				t.Fatalf("fault %+v", fault)
 			}
 		}

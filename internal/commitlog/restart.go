@@ -22,20 +22,16 @@ func (c *committer) fail(b *batch, op string, cause error) {
 	l.log.Error("a write to the commit log failed; writes are refused until it has been read again from the disk",
 		"operation", op, "error", cause, "log_offset", int64(c.pos))
 
-	p := &l.pend
 	var waiting []*batch
-	p.mu.Lock()
-	p.broken = refusal
-	p.refuseLocked()
-	for w := p.takeLocked(); w != nil; w = p.takeLocked() {
-		waiting = append(waiting, w)
-	}
-	p.mu.Unlock()
+	l.pend.change(func(p *pending) {
+		p.broken = refusal
+		waiting = p.takeAllLocked()
+	})
 
 	c.down = true
 	c.fresh = c.fresh || op == "sync"
 	c.retryAt = time.Now()
-	if errors.As(refusal, new(*DiskFullError)) {
+	if _, full := errors.AsType[*DiskFullError](refusal); full {
 		c.retryAt = c.retryAt.Add(l.cfg.Disk.Interval)
 	}
 	if err := c.tail.abandon(); err != nil {
@@ -90,11 +86,7 @@ func (c *committer) waitToRestart() {
 // reportRestart tells callers and, when it is news, the operator why the log is still down.
 func (c *committer) reportRestart(err error) {
 	refusal := c.l.failure("restart", err)
-	p := &c.l.pend
-	p.mu.Lock()
-	p.broken = refusal
-	p.refuseLocked()
-	p.mu.Unlock()
+	c.l.pend.change(func(p *pending) { p.broken = refusal })
 	if text := err.Error(); text != c.failing {
 		c.failing = text
 		c.l.log.Warn("the commit log cannot be written yet; trying again", "error", err)
@@ -115,14 +107,12 @@ func (c *committer) restart() error {
 	}
 	c.l.raiseDurable(c.pos)
 	c.down, c.fresh = false, false
-	p := &c.l.pend
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c.h.Reset != nil {
-		c.h.Reset()
-	}
-	p.broken = nil
-	p.refuseLocked()
+	c.l.pend.change(func(p *pending) {
+		if c.h.Reset != nil {
+			c.h.Reset()
+		}
+		p.broken = nil
+	})
 	return nil
 }
 
@@ -159,7 +149,7 @@ func (c *committer) cutBack() error {
 			removed = true
 		case f.FirstIndex == last.FirstIndex && f.Bytes() < last.Bytes():
 			return &CorruptError{
-				File: f.Path, Offset: f.Bytes(), Position: last.First + logOffset(int(f.Bytes())),
+				File: f.Path, Offset: f.Bytes(), Position: last.First + message.LogOffset(f.Bytes()),
 				Reason: fmt.Sprintf("the file ends %d bytes too early", last.Bytes()-f.Bytes()), Cure: cureRestore,
 			}
 		case f.FirstIndex == last.FirstIndex && f.Bytes() > last.Bytes():
@@ -236,5 +226,3 @@ func (c *committer) mark() *batch {
 	b.reset(0)
 	return b
 }
-
-func logOffset(n int) message.LogOffset { return message.LogOffset(n) }

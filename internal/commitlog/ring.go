@@ -3,6 +3,7 @@
 package commitlog
 
 import (
+	"slices"
 	"sort"
 	"sync"
 
@@ -59,11 +60,7 @@ func (r *ring) add(pos message.LogOffset, entry []byte) []byte {
 		r.bytes -= int64(cap(r.chunks[drop].buf))
 		drop++
 	}
-	if drop > 0 {
-		kept := copy(r.chunks, r.chunks[drop:])
-		clear(r.chunks[kept:])
-		r.chunks = r.chunks[:kept]
-	}
+	r.chunks = slices.Delete(r.chunks, 0, drop)
 	return filled
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/roquetmq/roquet/internal/message"
 )
 
 // tornLog is the content of a log of one file that was killed: entries a, b and c, the room behind them cut
@@ -194,7 +196,7 @@ func TestEmbeddedEntries(t *testing.T) {
 	var fake []byte
 	for i := range 50 { // a head that states its true place, but cannot know the log's id
 		entry := make([]byte, headBytes)
-		pos := r.End() + 2 + headBytes + 17 + logOffset(len(fake)+1)
+		pos := r.End() + 2 + headBytes + 17 + message.LogOffset(len(fake)+1)
 		(&head{kind: kindMark, logID: uint64(i), position: pos, durable: pos, index: 3}).put(entry)
 		fake = append(append(fake, headBytes), entry...)
 	}

@@ -98,7 +98,7 @@ func (v *verifier) segment(ctx context.Context, f Segment) error {
 		return errors.Join(ctx.Err(), v.entry(s, e))
 	})
 	v.index, v.faults = s.index, len(faults)
-	if v.last && err == nil && len(faults) > 0 && faults[len(faults)-1].from == s.base+logOffset(int(end)) {
+	if v.last && err == nil && len(faults) > 0 && faults[len(faults)-1].from == s.base+message.LogOffset(end) {
 		// Nothing valid follows: what Open would cut.
 		var used int64
 		if used, err = s.used(end); err == nil {
@@ -109,13 +109,12 @@ func (v *verifier) segment(ctx context.Context, f Segment) error {
 	for _, fault := range faults {
 		v.report.add(fault.err)
 	}
-	if s.base == unknownPosition {
-		return errors.Join(err, s.close())
+	if s.base != unknownPosition {
+		if v.report.Segments == 1 {
+			v.report.First = s.base
+		}
+		v.report.End = s.base + message.LogOffset(end)
 	}
-	if v.report.Segments == 1 {
-		v.report.First = s.base
-	}
-	v.report.End = s.base + logOffset(int(end))
 	return errors.Join(err, s.close())
 }
 
@@ -126,8 +125,7 @@ func (v *verifier) entry(s *scanner, e scanned) error {
 		v.report.Records++
 		r := message.Record(rec)
 		if r.IsMessage() && (len(rec) < messageHeadBytes || r.LogOffset() != pos) {
-			bad := s.corrupt(int64(pos-s.base), "a message record states another log position than its own")
-			v.report.add(bad)
+			v.report.add(s.corrupt(int64(pos-s.base), "a message record states another log position than its own"))
 		}
 		return nil
 	})
