@@ -38,11 +38,8 @@ type health struct {
 
 func newHealth(log *slog.Logger, onBreak func(error)) *health {
 	return &health{
-		log:     log,
-		onBreak: onBreak,
-		failed:  make(chan struct{}, 1),
-		broken:  make(chan struct{}),
-		closing: make(chan struct{}),
+		log: log, onBreak: onBreak,
+		failed: make(chan struct{}, 1), broken: make(chan struct{}), closing: make(chan struct{}),
 	}
 }
 

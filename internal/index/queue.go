@@ -51,6 +51,8 @@ type window struct {
 // base returns the lowest offset in memory.
 func (w *window) base() message.QueueOffset { return w.chunks[0].base }
 
+func (w *window) last() *chunk { return w.chunks[len(w.chunks)-1] }
+
 // Topic returns the topic's name.
 func (q *Queue) Topic() string { return q.topic.name }
 
@@ -102,19 +104,13 @@ func (q *Queue) touchLocked(next message.QueueOffset) {
 func (q *Queue) roomLocked(off message.QueueOffset) *chunk {
 	n := chunkNumber(off)
 	w := q.mem
-	if w == nil {
+	if w == nil || w.last().end() != off { // nothing is in memory, or the queue was empty and begins anew
 		c := &chunk{base: off}
 		q.mem = &window{first: n, chunks: []*chunk{c}}
 		return c
 	}
-	last := w.chunks[len(w.chunks)-1]
-	if last.end() != off { // the queue was empty and begins anew
-		c := &chunk{base: off}
-		w.first, w.chunks = n, []*chunk{c}
-		return c
-	}
 	if w.first+int64(len(w.chunks))-1 == n {
-		return last
+		return w.last()
 	}
 	// The last chunk filled up, so this one will too, soon.
 	c := &chunk{base: off, slots: make([]slot, 0, chunkEntries)}

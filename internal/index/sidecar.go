@@ -60,9 +60,8 @@ type sidecar struct {
 
 // sidecarFiles reads and writes sidecars in one folder.
 type sidecarFiles struct {
-	fs    vfs.FS
-	dir   string
-	table *crc32.Table
+	fs  vfs.FS
+	dir string
 }
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -113,7 +112,7 @@ func (s sidecarFiles) encode(t *keyTable) []byte {
 	from := uint32(0)
 	for b := range buckets {
 		binary.LittleEndian.PutUint32(dir[dirEntryBytes*b:], ends[b])
-		sum := crc32.Checksum(entries[keyEntryBytes*from:keyEntryBytes*ends[b]], s.table)
+		sum := crc32.Checksum(entries[keyEntryBytes*from:keyEntryBytes*ends[b]], castagnoli())
 		binary.LittleEndian.PutUint32(dir[dirEntryBytes*b+4:], sum)
 		from = ends[b]
 	}
@@ -127,7 +126,7 @@ func (s sidecarFiles) encode(t *keyTable) []byte {
 }
 
 func (s sidecarFiles) headSum(head, dir []byte) uint32 {
-	return crc32.Update(crc32.Checksum(head[:32], s.table), s.table, dir)
+	return crc32.Update(crc32.Checksum(head[:32], castagnoli()), castagnoli(), dir)
 }
 
 // write makes a durable sidecar of t.
@@ -165,8 +164,7 @@ func (s sidecarFiles) read(c *sidecar, h keyHash) (found []message.LogOffset, er
 	if err != nil {
 		return nil, err
 	}
-	at, sum := head.bucketAt(int(uint64(h) >> (32 - head.bits)))
-	entries, err := s.readBucket(f, at, sum)
+	entries, err := s.readBucket(f, head, int(uint64(h)>>(32-head.bits)))
 	if err != nil {
 		return nil, err
 	}
@@ -184,30 +182,21 @@ type sidecarDir struct {
 	bits int
 }
 
-type place struct{ offset, bytes int64 }
-
-// bucketAt returns where bucket b is and its checksum.
-func (d sidecarDir) bucketAt(b int) (place, uint32) {
-	from := uint32(0)
+// readBucket reads and checks the entries of bucket b.
+func (s sidecarFiles) readBucket(f vfs.File, d sidecarDir, b int) ([]byte, error) {
+	from, own := int64(0), d.dir[dirEntryBytes*b:]
 	if b > 0 {
-		from = binary.LittleEndian.Uint32(d.dir[dirEntryBytes*(b-1):])
+		from = int64(binary.LittleEndian.Uint32(d.dir[dirEntryBytes*(b-1):]))
 	}
-	e := d.dir[dirEntryBytes*b:]
-	to := binary.LittleEndian.Uint32(e)
-	entries := int64(sidecarHead + len(d.dir))
-	return place{entries + keyEntryBytes*int64(from), keyEntryBytes * (int64(to) - int64(from))},
-		binary.LittleEndian.Uint32(e[4:])
-}
-
-func (s sidecarFiles) readBucket(f vfs.File, at place, sum uint32) ([]byte, error) {
-	entries := make([]byte, at.bytes)
-	if at.bytes > 0 {
-		if _, err := f.ReadAt(entries, at.offset); err != nil {
+	entries := make([]byte, keyEntryBytes*(int64(binary.LittleEndian.Uint32(own))-from))
+	at := int64(sidecarHead+len(d.dir)) + keyEntryBytes*from
+	if len(entries) > 0 {
+		if _, err := f.ReadAt(entries, at); err != nil {
 			return nil, readFull(err)
 		}
 	}
-	if crc32.Checksum(entries, s.table) != sum {
-		return nil, fmt.Errorf("checksum of %d bytes at %d is wrong", at.bytes, at.offset)
+	if crc32.Checksum(entries, castagnoli()) != binary.LittleEndian.Uint32(own[4:]) {
+		return nil, fmt.Errorf("checksum of %d bytes at %d is wrong", len(entries), at)
 	}
 	return entries, nil
 }

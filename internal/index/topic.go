@@ -3,6 +3,7 @@
 package index
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,13 +62,9 @@ func (d *DB) Queues(topicName string) []*Queue {
 
 // Topics returns the names of all topics that have queues, sorted. Any goroutine.
 func (d *DB) Topics() []string {
-	all := d.allTopics()
-	names := make([]string, len(all))
-	for i, t := range all {
-		names[i] = t.name
-	}
-	slices.Sort(names)
-	return names
+	d.topics.RLock()
+	defer d.topics.RUnlock()
+	return slices.Sorted(maps.Keys(d.topics.byName))
 }
 
 // DeleteTopic forgets the topic's queues, as said by the record at pos. A topic of that name created later
@@ -95,11 +92,7 @@ func (d *DB) topicNamed(name string) *topic {
 func (d *DB) allTopics() []*topic {
 	d.topics.RLock()
 	defer d.topics.RUnlock()
-	all := make([]*topic, 0, len(d.topics.byName))
-	for _, t := range d.topics.byName {
-		all = append(all, t)
-	}
-	return all
+	return slices.Collect(maps.Values(d.topics.byName))
 }
 
 func (d *DB) createTopic(name string) *topic {
@@ -138,8 +131,7 @@ func (t *topic) createQueue(id int32) *Queue {
 	q := &Queue{topic: t, id: id, minPos: noPosition}
 	all := t.all()
 	i, _ := searchQueue(all, id)
-	grown := make([]*Queue, 0, len(all)+1)
-	grown = append(append(append(grown, all[:i]...), q), all[i:]...)
+	grown := slices.Insert(slices.Clone(all), i, q)
 	t.queues.Store(&grown)
 	return q
 }

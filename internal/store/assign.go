@@ -137,8 +137,3 @@ func (s *Store) prepare(w *Write) (size int, err error) {
 	w.grp.store, w.grp.write, w.grp.now = s, w, s.cfg.Now().UnixMilli()
 	return size, nil
 }
-
-// reset is called by the log after a failed batch, under the append lock.
-func (s *Store) reset() {
-	s.assign.epoch++
-}

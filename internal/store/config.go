@@ -60,9 +60,7 @@ type Retention struct {
 
 func (c *Config) setDefaults() {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.FS == nil {
-		c.FS = vfs.Default
-	}
+	c.FS = cmp.Or(c.FS, vfs.Default)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

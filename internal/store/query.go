@@ -135,12 +135,10 @@ func (s *Store) timeFrom(
 ) (at message.QueueOffset, millis int64, err error) {
 	for at = from; at < to; at++ {
 		rec, err := s.At(topic, queueID, at)
-		var damage *DamagedError
-		switch {
-		case err == nil:
+		if err == nil {
 			return at, rec.StoreTimestamp(), nil
-		case errors.Is(err, ErrNotFound), errors.As(err, &damage):
-		default:
+		}
+		if _, damaged := errors.AsType[*DamagedError](err); !damaged && !errors.Is(err, ErrNotFound) {
 			return 0, 0, err
 		}
 	}

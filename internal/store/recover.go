@@ -39,9 +39,9 @@ func (s *Store) recover() error {
 func (s *Store) openIndex() error {
 	dir, fs := s.cfg.indexDir(), s.cfg.FS
 	db, err := index.Open(dir, fs, s.cfg.Index)
-	var corrupt *index.CorruptError
+	_, corrupt := errors.AsType[*index.CorruptError](err)
 	switch {
-	case errors.As(err, &corrupt):
+	case corrupt:
 		s.cfg.Logger.Warn("index is damaged, rebuilding it from the log", slog.Any("error", err))
 	case err != nil:
 		return fmt.Errorf("open the index: %w", err)

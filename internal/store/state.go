@@ -70,10 +70,7 @@ func deletedTopic(st *message.State) (topic string, ok bool) {
 
 // floorPrefix begins the floor keys of a topic.
 func floorPrefix(topic string) []byte {
-	key := make([]byte, 0, len(topic)+7)
-	key = append(key, ownKey, ownKeyFloor)
-	key = append(key, topic...)
-	return append(key, 0)
+	return append(append([]byte{ownKey, ownKeyFloor}, topic...), 0)
 }
 
 func floorState(key queueKey, next message.QueueOffset) message.State {

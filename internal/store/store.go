@@ -75,7 +75,8 @@ func (s *Store) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		apply := func(e commitlog.Entry) { _ = s.applier.apply(e) } // indexError tells
-		return s.log.Run(ctx, commitlog.Handler{Apply: apply, Settled: s.settled, Reset: s.reset})
+		reset := func() { s.assign.epoch++ }                        // after a failed batch, under the append lock
+		return s.log.Run(ctx, commitlog.Handler{Apply: apply, Settled: s.settled, Reset: reset})
 	})
 	g.Go(func() error { return s.retainLoop(ctx) })
 	return g.Wait()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/roquetmq/roquet/internal/commitlog"
@@ -99,18 +100,13 @@ func (v *verifier) openIndex(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	db, err := index.Open(cfg.indexDir(), cfg.FS, cfg.Index)
-	var corrupt *index.CorruptError
-	switch {
-	case errors.As(err, &corrupt):
+	v.db, err = index.Open(cfg.indexDir(), cfg.FS, cfg.Index)
+	if _, corrupt := errors.AsType[*index.CorruptError](err); corrupt {
 		v.rep.fault("%w", err)
 		v.rep.IndexMissing = true
 		return nil
-	case err != nil:
-		return err
 	}
-	v.db = db
-	return nil
+	return err
 }
 
 // checkedQueue is what the log says of a queue, since the last deletion of its topic.
@@ -247,11 +243,7 @@ func (c *checkedState) change(version stateVersion, known bool) {
 // deleteTopic forgets what was compared of the topic's queues, and its floors.
 func (v *verifier) deleteTopic(topic string, pos message.LogOffset, known bool) {
 	if known {
-		for key := range v.queues {
-			if key.topic == topic {
-				delete(v.queues, key)
-			}
-		}
+		maps.DeleteFunc(v.queues, func(key queueKey, _ *checkedQueue) bool { return key.topic == topic })
 	}
 	prefix := guardKey(&message.State{Space: message.SpaceBroker, Key: floorPrefix(topic)})
 	for key, c := range v.states {

@@ -5,6 +5,7 @@ package offset
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func (t *Table) CommitPull(group, topic string, queueID int32, offset message.Qu
 
 // Query returns where group goes on in the queue: at a pending reset, else at what was committed.
 func (t *Table) Query(group, topic string, queueID int32) (message.QueueOffset, bool) {
-	q := t.find(group, topic, queueID)
+	q, _ := t.find(group, topic, queueID)
 	if q == nil {
 		return none, false
 	}
@@ -149,21 +150,12 @@ func (t *Table) Query(group, topic string, queueID int32) (message.QueueOffset, 
 
 // QueryPull returns how far group has pulled the queue; when that is not known, what Query returns.
 func (t *Table) QueryPull(group, topic string, queueID int32) (message.QueueOffset, bool) {
-	if q := t.find(group, topic, queueID); q != nil {
+	if q, _ := t.find(group, topic, queueID); q != nil {
 		if pulled := q.pulled.Load(); pulled != none {
 			return message.QueueOffset(pulled), true
 		}
 	}
 	return t.Query(group, topic, queueID)
-}
-
-// HasReset tells whether a reset of the queue waits for the group's next pull.
-func (t *Table) HasReset(group, topic string, queueID int32) bool {
-	if t.resets.Load() == 0 {
-		return false
-	}
-	q := t.find(group, topic, queueID)
-	return q != nil && q.reset.Load() != none
 }
 
 // TakeReset ends a pending reset and returns where to: the pull that asked has to be answered with it. With
@@ -172,11 +164,7 @@ func (t *Table) TakeReset(group, topic string, queueID int32) (message.QueueOffs
 	if t.resets.Load() == 0 {
 		return none, false
 	}
-	p, ok := t.live.Load(key{topic, group})
-	if !ok {
-		return none, false
-	}
-	q := p.queue(queueID)
+	q, p := t.find(group, topic, queueID)
 	if q == nil {
 		return none, false
 	}
@@ -190,12 +178,13 @@ func (t *Table) TakeReset(group, topic string, queueID int32) (message.QueueOffs
 	return message.QueueOffset(reset), true
 }
 
-func (t *Table) find(group, topic string, queueID int32) *queue {
+// find returns the queue, nil if there is none.
+func (t *Table) find(group, topic string, queueID int32) (*queue, *progress) {
 	p, ok := t.live.Load(key{topic, group})
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return p.queue(queueID)
+	return p.queue(queueID), p
 }
 
 // obtain returns the queue, created if need be; nil for an impossible queue id.
@@ -203,15 +192,12 @@ func (t *Table) obtain(group, topic string, queueID int32) (*queue, *progress) {
 	if queueID < 0 || queueID > maxQueueID {
 		return nil, nil
 	}
-	p, ok := t.live.Load(key{topic, group})
-	if ok {
-		if q := p.queue(queueID); q != nil {
-			return q, p
-		}
+	if q, p := t.find(group, topic, queueID); q != nil {
+		return q, p
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p = t.progressLocked(group, topic)
+	p := t.progressLocked(group, topic)
 	return p.obtainLocked(queueID), p
 }
 
@@ -268,4 +254,112 @@ func (t *Table) warnBackward(p *progress, queueID int32, before, after int64) {
 	}
 	t.log.Warn("consumer offset went backwards", "group", p.key.group, "topic", p.key.topic,
 		"queue_id", queueID, "before", before, "after", after)
+}
+
+// Offsets returns what group has committed in topic, by queue id; nil when nothing.
+func (t *Table) Offsets(group, topic string) map[int32]message.QueueOffset {
+	p, ok := t.live.Load(key{topic, group})
+	if !ok {
+		return nil
+	}
+	return p.offsets()
+}
+
+func (p *progress) offsets() map[int32]message.QueueOffset {
+	var found map[int32]message.QueueOffset
+	for id, q := range *p.queues.Load() {
+		if q == nil || q.committed.Load() == none {
+			continue
+		}
+		if found == nil {
+			found = map[int32]message.QueueOffset{}
+		}
+		found[int32(id)] = message.QueueOffset(q.committed.Load())
+	}
+	return found
+}
+
+// All calls yield with what every group has committed in every topic, in no order, until it returns false.
+func (t *Table) All(yield func(group, topic string, offsets map[int32]message.QueueOffset) bool) {
+	for k, p := range t.live.All() {
+		if offsets := p.offsets(); offsets != nil && !yield(k.group, k.topic, offsets) {
+			return
+		}
+	}
+}
+
+// Point is how far a group has come in a queue: -1 where nothing is known.
+type Point struct{ Committed, Pulled message.QueueOffset }
+
+// Each calls fn with how far every group has come in every topic, in no order. The points, by queue id, are
+// valid during the call.
+func (t *Table) Each(fn func(group, topic string, queues []Point)) {
+	var points []Point
+	for k, p := range t.live.All() {
+		points = points[:0]
+		for _, q := range *p.queues.Load() {
+			at := Point{none, none}
+			if q != nil {
+				at = Point{message.QueueOffset(q.committed.Load()), message.QueueOffset(q.pulled.Load())}
+			}
+			points = append(points, at)
+		}
+		fn(k.group, k.topic, points)
+	}
+}
+
+// TopicsOf returns the topics in which group has offsets, in order.
+func (t *Table) TopicsOf(group string) []string {
+	var topics []string
+	for k, p := range t.live.All() {
+		if k.group == group && p.offsets() != nil {
+			topics = append(topics, k.topic)
+		}
+	}
+	slices.Sort(topics)
+	return topics
+}
+
+// GroupsOf returns the groups that have offsets in topic, in order.
+func (t *Table) GroupsOf(topic string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var groups []string
+	for p := range t.mu.byTopic[topic] {
+		if p.offsets() != nil {
+			groups = append(groups, p.key.group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// Len returns the number of pairs of topic and group.
+func (t *Table) Len() int { return t.live.Size() }
+
+// Clone gives dest the committed offsets that src has in topic. The next flush stores them.
+// Source: ConsumerOffsetManager.java cloneOffset.
+func (t *Table) Clone(src, dest, topic string) {
+	for id, off := range t.Offsets(src, topic) {
+		t.Commit(dest, topic, id, off)
+	}
+}
+
+// MinOffsets returns for each queue of topic the least offset that any group but the excluded ones has
+// committed and that is not below the queue's minimum. Source: ConsumerOffsetManager.java
+// queryMinOffsetInAllGroup. Known difference: the excluded groups keep their offsets.
+func (t *Table) MinOffsets(topic string, excluded []string, minimum func(queueID int32) message.QueueOffset,
+) map[int32]message.QueueOffset {
+	least := map[int32]message.QueueOffset{}
+	for _, group := range t.GroupsOf(topic) {
+		if slices.Contains(excluded, group) {
+			continue
+		}
+		for id, off := range t.Offsets(group, topic) {
+			if known, ok := least[id]; off >= minimum(id) && (!ok || off < known) {
+				least[id] = off
+			}
+		}
+	}
+	return least
 }
