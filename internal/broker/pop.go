@@ -52,8 +52,6 @@ type PopperConfig struct {
 	BrokerName string
 	// BrokerAddr names the broker in remarks: its IP.
 	BrokerAddr string
-	// ReadDisabled is a brokerPermission without read.
-	ReadDisabled bool
 	// MaxBytes bounds the messages that one receive returns; 0 means DefaultPullBytes.
 	MaxBytes int
 	// PollingSize and MaxPollingSize bound how many receives wait, of one key and in all; 0 means the

@@ -20,7 +20,7 @@ type PeekRequest struct {
 // no handles. rest is how many there are in the queues that nobody has received. Errors are Pop's. Source:
 // PeekMessageProcessor.java.
 func (p *Popper) Peek(req *PeekRequest) (found []message.Record, rest int64, err error) {
-	if p.cfg.ReadDisabled {
+	if p.topics.Denied()&PermRead != 0 {
 		return nil, 0, forbiddenPeek("broker", p.cfg.BrokerAddr)
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)

@@ -240,7 +240,7 @@ const wholeQueue uint32 = 1
 
 // checkTopic checks what needs no group, in the original's order.
 func (p *Popper) checkTopic(req *PopRequest) error {
-	if p.cfg.ReadDisabled {
+	if p.topics.Denied()&PermRead != 0 {
 		if req.notify {
 			return forbiddenPeek("broker", p.cfg.BrokerAddr)
 		}

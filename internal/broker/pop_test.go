@@ -121,17 +121,16 @@ func TestPopPermissions(t *testing.T) {
 	tests := []struct {
 		name   string
 		denial string
-		config func(*PopperConfig)
 		change func(*popWorld, *testing.T)
 	}{
-		{"broker", "pop message is forbidden", func(c *PopperConfig) { c.ReadDisabled = true }, nil},
-		{"topic", "the topic[T] peeking", nil, func(w *popWorld, t *testing.T) {
+		{"broker", "pop message is forbidden", func(w *popWorld, _ *testing.T) { w.topics.SetDenied(PermRead) }},
+		{"topic", "the topic[T] peeking", func(w *popWorld, t *testing.T) {
 			w.topic(t, "T", 1, func(c *TopicConfig) { c.Perm = PermWrite })
 		}},
-		{"group", "subscription group no permission, g", nil, func(w *popWorld, t *testing.T) {
+		{"group", "subscription group no permission, g", func(w *popWorld, t *testing.T) {
 			w.group(t, "g", func(c *GroupConfig) { c.ConsumeEnable = false })
 		}},
-		{"subscription", "the consumer group[g] is forbidden for topic[T]", nil, func(w *popWorld, t *testing.T) {
+		{"subscription", "the consumer group[g] is forbidden for topic[T]", func(w *popWorld, t *testing.T) {
 			var o outcome
 			w.groups.SetForbidden("g", "T", PermRead, true, o.done)
 			w.st.apply()
@@ -141,12 +140,10 @@ func TestPopPermissions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := openPopWorld(t, newMemStore(), tt.config)
+			w := openPopWorld(t, newMemStore(), nil)
 			w.topic(t, "T", 1)
 			w.group(t, "g")
-			if tt.change != nil {
-				tt.change(w, t)
-			}
+			tt.change(w, t)
 			if a := <-w.pops(); !denied(tt.denial)(a.err) {
 				t.Errorf("%v", a.err)
 			}

@@ -39,8 +39,6 @@ type Queues interface {
 type PullerConfig struct {
 	// BrokerAddr names the broker in remarks: its IP.
 	BrokerAddr string
-	// ReadDisabled is a brokerPermission without read.
-	ReadDisabled bool
 	// LitePullDisabled refuses lite pulls.
 	LitePullDisabled bool
 	// MaxCount and MaxBytes bound what one pull returns; 0 means DefaultPullCount and DefaultPullBytes.
@@ -330,7 +328,7 @@ func (p *Puller) prepare(req *PullRequest) error {
 }
 
 func (p *Puller) checkBroker(req *PullRequest) error {
-	if p.cfg.ReadDisabled {
+	if p.topics.Denied()&PermRead != 0 {
 		return forbid(1, "the broker[%s] pulling message is forbidden", p.cfg.BrokerAddr)
 	}
 	if req.LitePull && p.cfg.LitePullDisabled {

@@ -181,7 +181,7 @@ func TestPullRefusals(t *testing.T) {
 	}{
 		{
 			name:  "broker not readable",
-			world: func(c *worldConfig) { c.puller.ReadDisabled = true },
+			world: func(c *worldConfig) { c.denied = PermRead },
 			want:  denied("] pulling message"),
 		},
 		{

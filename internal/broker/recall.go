@@ -64,33 +64,23 @@ type KeyIndex interface {
 	ByKey(topic, key string, unique bool, limit int, begin, end int64) ([]message.Record, error)
 }
 
-// RecallsConfig configures Recalls.
-type RecallsConfig struct {
-	// BrokerName is what handles must name. Required.
-	BrokerName string
-	// Disabled refuses recalls: recallMessageEnable=false. Known difference: the original's default.
-	Disabled bool
-}
-
 // Recalls calls back messages that wait for a delivery time of their own. All methods are safe for concurrent
 // use and none waits. Source: RecallMessageProcessor.java. Known differences: on by default; the message is
 // ended at once, where the original stores another one that cancels it; a message that never was is an error.
 type Recalls struct {
-	cfg      RecallsConfig
-	topics   *Topics
-	delays   *Delays
-	keys     KeyIndex
-	disabled atomic.Bool
+	brokerName string
+	topics     *Topics
+	delays     *Delays
+	keys       KeyIndex
+	disabled   atomic.Bool
 }
 
-// NewRecalls returns Recalls of what waits in delays.
-func NewRecalls(cfg RecallsConfig, topics *Topics, delays *Delays, keys KeyIndex) *Recalls {
-	r := &Recalls{cfg: cfg, topics: topics, delays: delays, keys: keys}
-	r.disabled.Store(cfg.Disabled)
-	return r
+// NewRecalls returns Recalls of what waits in delays. Handles must name the broker.
+func NewRecalls(brokerName string, topics *Topics, delays *Delays, keys KeyIndex) *Recalls {
+	return &Recalls{brokerName: brokerName, topics: topics, delays: delays, keys: keys}
 }
 
-// SetDisabled changes whether recalls are refused.
+// SetDisabled changes whether recalls are refused: recallMessageEnable=false.
 func (r *Recalls) SetDisabled(disabled bool) { r.disabled.Store(disabled) }
 
 // Recall calls back the message that handle names, which must be of topic. done is called exactly once, at
@@ -134,7 +124,7 @@ func (r *Recalls) check(topic, handle string, now time.Time) (h RecallHandle, er
 	switch {
 	case h.Topic != topic:
 		err = refuse(IllegalOperation, "recall failed, topic not match: the handle is of topic %s", h.Topic)
-	case h.BrokerName != r.cfg.BrokerName:
+	case h.BrokerName != r.brokerName:
 		err = refuse(IllegalOperation, "recall failed, broker service not available: the handle is of broker %s",
 			h.BrokerName)
 	case left <= 0 || left > TimerMaxDelay.Milliseconds():

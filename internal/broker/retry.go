@@ -99,7 +99,7 @@ func (s *Sender) SendBack(req *SendBackRequest) {
 }
 
 func (s *Sender) sendBack(req *SendBackRequest, group *GroupConfig) {
-	if s.cfg.WriteDisabled {
+	if s.topics.Denied()&PermWrite != 0 {
 		req.Done(req, forbiddenBroker(s.cfg.BrokerAddr))
 		return
 	}

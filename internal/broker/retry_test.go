@@ -182,7 +182,7 @@ func TestSendBackRefusals(t *testing.T) {
 		},
 		{name: "bad group name", group: "a.b", want: refusal(IllegalParameter, "illegal characters")},
 		{
-			name: "broker without write permission", world: func(c *worldConfig) { c.sender.WriteDisabled = true },
+			name: "broker without write permission", world: func(c *worldConfig) { c.denied = PermWrite },
 			group: "g", want: denied("the broker[10.0.0.1] sending message"),
 		},
 		{

@@ -105,7 +105,7 @@ func openTxWorld(tb testing.TB, st *memStore, configure ...func(*worldConfig)) *
 	tb.Helper()
 	base := []func(*worldConfig){func(c *worldConfig) { c.sender.BrokerName = "b" }}
 	w := &txWorld{world: openWorld(tb, st, append(base, configure...)...)}
-	w.recalls = NewRecalls(RecallsConfig{BrokerName: "b"}, w.topics, w.delays, st)
+	w.recalls = NewRecalls("b", w.topics, w.delays, st)
 	w.sender.UseRecalls(w.recalls)
 	w.checked = func(Channel, *TransactionCheck) error { return nil }
 	var err error

@@ -36,8 +36,6 @@ type Messages interface {
 type SenderConfig struct {
 	// BrokerAddr names the broker in remarks: its IP.
 	BrokerAddr string
-	// WriteDisabled is a brokerPermission without write: sends to ordered topics and send-backs are refused.
-	WriteDisabled bool
 	// Cluster, Region and TraceOff become properties of every single message. Region "" means DefaultRegion.
 	Cluster  string
 	Region   string
@@ -48,8 +46,6 @@ type SenderConfig struct {
 	Levels DelayLevels
 	// BrokerName is written into recall handles.
 	BrokerName string
-	// TransactionsDisabled refuses half messages: rejectTransactionMessage.
-	TransactionsDisabled bool
 	// UniqueIDs makes the UNIQ_KEY of messages that come without one. Required.
 	UniqueIDs *message.UniqueIDs
 }
@@ -86,7 +82,6 @@ func NewSender(cfg SenderConfig, topics *Topics, groups *Groups, locks *QueueLoc
 		tail: string(tail), timing: newTiming(cfg.Levels),
 	}
 	s.stored = s.finish
-	s.noHalf.Store(cfg.TransactionsDisabled)
 	s.limit.Store(int64(cfg.MaxMessageBytes))
 	return s
 }
@@ -97,7 +92,7 @@ func (s *Sender) MaxMessageBytes() int { return int(s.limit.Load()) }
 // SetMaxMessageBytes changes it for sends that begin from now on.
 func (s *Sender) SetMaxMessageBytes(limit int) { s.limit.Store(int64(limit)) }
 
-// SetTransactionsDisabled changes whether half messages are refused.
+// SetTransactionsDisabled changes whether half messages are refused: rejectTransactionMessage.
 func (s *Sender) SetTransactionsDisabled(disabled bool) { s.noHalf.Store(disabled) }
 
 // UseRecalls makes messages with TIMER_DEL_UNIQKEY call back others, through recalls. Before the first Send;
@@ -159,7 +154,7 @@ func (s *Sender) Send(req *SendRequest) {
 // send checks in the original's order: broker, name, forbidden topic, existence. Source: msgCheck.
 func (s *Sender) send(req *SendRequest) error {
 	cfg, ok := s.topics.Lookup(req.Topic)
-	if s.cfg.WriteDisabled && ok && cfg.Order {
+	if ok && cfg.Order && s.topics.Denied()&PermWrite != 0 {
 		return forbiddenBroker(s.cfg.BrokerAddr)
 	}
 	if !ok {

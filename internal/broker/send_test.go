@@ -98,8 +98,8 @@ func TestSendRefusals(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("t", 128)
 	limit := func(n int) func(*worldConfig) { return func(c *worldConfig) { c.sender.MaxMessageBytes = n } }
-	noWrite := func(c *worldConfig) { c.sender.WriteDisabled = true }
-	noHalf := func(c *worldConfig) { c.sender.TransactionsDisabled = true }
+	noWrite := func(c *worldConfig) { c.denied = PermWrite }
+	noHalf := func(c *worldConfig) { c.noHalf = true }
 	tests := []struct {
 		name, topic, body string
 		world             func(*worldConfig)

@@ -85,6 +85,7 @@ type TopicsConfig struct {
 type Topics struct {
 	cfg        TopicsConfig
 	autoCreate atomic.Bool
+	denied     atomic.Int32 // permissions that no topic gives
 	offsets    *offset.Table
 	table      *table[TopicConfig]
 	deleted    []func(topic string) companion // what else goes with a topic; registered before the store runs
@@ -110,8 +111,12 @@ func (t *Topics) All() []*TopicConfig { return t.table.all() }
 // Len returns the number of topics.
 func (t *Topics) Len() int { return t.table.live.Size() }
 
-// Version returns the table's version.
-func (t *Topics) Version() DataVersion { return *t.table.version.Load() }
+// Version returns the table's version. What SetDenied takes away makes it another one.
+func (t *Topics) Version() DataVersion {
+	v := *t.table.version.Load()
+	v.Counter += int64(t.denied.Load())
+	return v
+}
 
 // OnChange registers fn to be told the names of topics that were created, changed or deleted, after Lookup
 // shows it. fn is called by the store's applier and must not block. Before the store runs.
@@ -122,6 +127,13 @@ func (t *Topics) IsSystem(name string) bool { return t.cfg.System.IsTopic(name) 
 
 // SetAutoCreate allows or forbids the creation of topics on send.
 func (t *Topics) SetAutoCreate(allowed bool) { t.autoCreate.Store(allowed) }
+
+// SetDenied takes permissions away from all topics, without a change of their configs, and reports whether it took
+// others away before: brokerPermission.
+func (t *Topics) SetDenied(perm int32) (changed bool) { return t.denied.Swap(perm) != perm }
+
+// Denied returns the permissions that no topic gives.
+func (t *Topics) Denied() int32 { return t.denied.Load() }
 
 // Put creates or changes a topic. cfg.Attributes are changes as ParseAttributes returns them: "+name" sets,
 // "-name" takes away; a new topic takes "+" only. Putting what is there already stores nothing and succeeds.

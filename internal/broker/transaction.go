@@ -74,8 +74,6 @@ type TransactionLog interface {
 
 // TransactionsConfig configures Transactions.
 type TransactionsConfig struct {
-	// Timing says when producers are asked about half messages. Zero values are the original's defaults.
-	Timing transaction.Config
 	// Levels are those of the Sender: a committed message may ask for a delay.
 	Levels DelayLevels
 	// Send sends a check to a producer (CHECK_TRANSACTION_STATE, or the door's equivalent). An error means
@@ -121,7 +119,7 @@ func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, s
 		cfg: cfg, timing: newTiming(cfg.Levels), topics: topics, clients: clients, stats: stats,
 		log: log, logger: cfg.Logger, bell: due.NewBell(),
 	}
-	t.mu.core, t.mu.byTopic = transaction.New(cfg.Timing), map[string]int64{}
+	t.mu.core, t.mu.byTopic = transaction.New(transaction.Config{}), map[string]int64{}
 	for st, err := range log.StatesIn(message.SpaceTransaction, nil, nil) {
 		if err != nil {
 			return nil, err
@@ -145,6 +143,14 @@ func (t *Transactions) OnState(st message.State) {
 		return
 	}
 	t.step(transaction.Event{Kind: transaction.Stored, Half: half})
+}
+
+// SetTiming says when producers are asked, from now on; before, it is by the original's defaults.
+func (t *Transactions) SetTiming(timing transaction.Config) {
+	t.mu.Lock()
+	t.mu.core.Configure(timing)
+	t.mu.Unlock()
+	t.bell.Ring()
 }
 
 // ticket is who wants to hold a half message: it is called once, with whether it holds it now or the message

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"time"
@@ -189,8 +188,9 @@ func (t *Transactions) findByID(req *EndRequest, accept func(transaction.Half) b
 func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool, now time.Time) error {
 	immunity, has := message.Property(req.half.Properties, message.PropertyCheckImmunityTimeInSeconds)
 	if open && has && !req.FromCheck {
-		limit := cmp.Or(max(t.cfg.Timing.Timeout, 0), transaction.DefaultTimeout)
-		limit = max(limit, time.Duration(immunitySeconds(immunity))*time.Second)
+		t.mu.Lock()
+		limit := max(t.mu.core.Timeout(), time.Duration(immunitySeconds(immunity))*time.Second)
+		t.mu.Unlock()
 		if age := now.Sub(time.UnixMilli(half.Since)); age > limit {
 			return refuse(
 				IllegalOperation,

@@ -66,7 +66,7 @@ func openWaitingDisk(tb testing.TB, cfg store.Config) *waitingDisk {
 		st,
 	)
 	b.delays = NewDelays(b.topics, stats, st, quiet())
-	b.recalls = NewRecalls(RecallsConfig{BrokerName: "b"}, b.topics, b.delays, st)
+	b.recalls = NewRecalls("b", b.topics, b.delays, st)
 	send := func(_ Channel, check *TransactionCheck) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -74,11 +74,12 @@ func openWaitingDisk(tb testing.TB, cfg store.Config) *waitingDisk {
 		return nil
 	}
 	b.tx, err = NewTransactions(TransactionsConfig{
-		Timing: transaction.Config{Interval: 100 * time.Millisecond}, Send: send, Logger: quiet(),
+		Send: send, Logger: quiet(),
 	}, b.topics, b.clients, stats, st)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	b.tx.SetTiming(transaction.Config{Interval: 100 * time.Millisecond})
 	st.OnState(message.SpaceTimer, b.delays.OnTimer)
 	st.OnRetain(b.delays.CarryForward)
 	st.OnState(message.SpaceTransaction, b.tx.OnState)

@@ -32,6 +32,8 @@ type worldConfig struct {
 	groups GroupsConfig
 	sender SenderConfig
 	puller PullerConfig
+	denied int32 // permissions
+	noHalf bool  // half messages are refused
 }
 
 func newWorld(tb fataler, configure ...func(*worldConfig)) *world {
@@ -64,11 +66,13 @@ func openWorld(tb fataler, st *memStore, configure ...func(*worldConfig)) *world
 	if w.groups, err = NewGroups(cfg.groups, st); err != nil {
 		tb.Fatal(err)
 	}
+	w.topics.SetDenied(cfg.denied)
 	now := time.Now()
 	w.clients = NewClients(ClientsConfig{Logger: quiet()})
 	w.locks = NewQueueLocks(w.clients.Alive, quiet())
 	w.stats = NewStats(cfg.topics.System, now)
 	w.sender = NewSender(cfg.sender, w.topics, w.groups, w.locks, w.stats, st)
+	w.sender.SetTransactionsDisabled(cfg.noHalf)
 	w.puller = NewPuller(cfg.puller, w.topics, w.groups, w.clients, w.offsets, w.stats, st)
 	w.delays = NewDelays(w.topics, w.stats, st, quiet())
 	st.OnState(message.SpaceTimer, w.delays.OnTimer)

@@ -73,10 +73,6 @@ func storeConfig(cfg *config.Config, self *identity, log *slog.Logger) store.Con
 			SegmentBytes: cfg.Store.SegmentBytes, FlushDiskType: flush,
 			Disk: commitlog.DiskMarks{FullPercent: cfg.Store.DiskWarningRatio},
 		},
-		Retention: store.Retention{
-			FileReservedTime: cfg.Store.FileReservedTime, MaxBytes: cfg.Store.MaxBytes,
-			CleanForciblyPercent: cfg.Store.DiskMaxUsedRatio,
-		},
 	}
 	if self != nil {
 		c.StoreHost = self.storeHost
@@ -105,6 +101,7 @@ func newNode(
 	if err := n.loadTables(cfg); err != nil {
 		return nil, fmt.Errorf("load the broker's tables: %w", err)
 	}
+	n.configure(cfg)
 	set.watchers = append(set.watchers, n.configure)
 	return n, nil
 }
@@ -114,7 +111,6 @@ func (n *node) loadTables(cfg *config.Config) (err error) {
 	st, log, self := n.store, n.log, n.self
 	names := broker.SystemNames{Cluster: self.cluster, Broker: self.brokerName}
 	n.stats, n.filters = broker.NewStats(names, time.Now()), filter.NewCache()
-	n.filters.SetSQL(cfg.Message.PropertyFilter)
 	if n.offsets, err = offset.New(st, log); err != nil {
 		return err
 	}
@@ -153,26 +149,18 @@ func (n *node) makeSenders(cfg *config.Config) error {
 		return err
 	}
 	n.sender = broker.NewSender(broker.SenderConfig{
-		BrokerAddr: self.storeHost.Addr().String(), WriteDisabled: cfg.Topic.BrokerPermission&broker.PermWrite == 0,
-		Cluster: self.cluster, Region: n.region, TraceOff: !n.traceOn,
-		MaxMessageBytes: int(cfg.Message.MaxSizeBytes), Levels: levels, BrokerName: self.brokerName,
-		TransactionsDisabled: cfg.Topic.RejectTransactions,
-		UniqueIDs:            message.NewUniqueIDs(self.storeHost.Addr(), os.Getpid(), uint32(time.Now().UnixNano())),
+		BrokerAddr: self.storeHost.Addr().String(),
+		Cluster:    self.cluster, Region: n.region, TraceOff: !n.traceOn, Levels: levels, BrokerName: self.brokerName,
+		UniqueIDs: message.NewUniqueIDs(self.storeHost.Addr(), os.Getpid(), uint32(time.Now().UnixNano())),
 	}, n.topics, n.groups, n.locks, n.stats, st)
 	n.delays = broker.NewDelays(n.topics, n.stats, st, log)
 	st.OnState(message.SpaceTimer, n.delays.OnTimer)
 	st.OnRetain(n.delays.CarryForward)
-	n.recalls = broker.NewRecalls(broker.RecallsConfig{
-		BrokerName: self.brokerName, Disabled: !cfg.Message.Recall,
-	}, n.topics, n.delays, st)
+	n.recalls = broker.NewRecalls(self.brokerName, n.topics, n.delays, st)
 	n.sender.UseRecalls(n.recalls)
 	n.replies = broker.NewReplies(broker.RepliesConfig{Push: pushReply(self.storeHost), Logger: log},
 		n.topics, n.clients, n.sender)
 	n.transactions, err = broker.NewTransactions(broker.TransactionsConfig{
-		Timing: transaction.Config{
-			Timeout: cfg.Message.TransTimeout, Interval: cfg.Message.TransInterval,
-			MaxChecks: int(cfg.Message.TransCheckMax), MaxAge: cfg.Store.FileReservedTime,
-		},
 		Levels: levels, Send: n.sendCheck, Logger: log,
 	}, n.topics, n.clients, n.stats, st)
 	if err != nil {
@@ -187,7 +175,6 @@ func (n *node) makeSenders(cfg *config.Config) error {
 func (n *node) hold(cfg *config.Config, flush func()) {
 	n.puller = broker.NewPuller(broker.PullerConfig{
 		BrokerAddr:       n.self.storeHost.Addr().String(),
-		ReadDisabled:     cfg.Topic.BrokerPermission&broker.PermRead == 0,
 		LitePullDisabled: !cfg.Message.LitePull, LongPollingDisabled: !cfg.Message.LongPolling,
 		ShortPolling: cfg.Message.ShortPolling, Filters: n.filters,
 		MaxHeld: cfg.Client.PullQueueCount, Flush: flush,
@@ -200,7 +187,6 @@ func (n *node) hold(cfg *config.Config, flush func()) {
 func (n *node) share(cfg *config.Config, flush func()) (err error) {
 	n.popper, err = broker.NewPopper(broker.PopperConfig{
 		BrokerName: n.self.brokerName, BrokerAddr: n.self.storeHost.Addr().String(),
-		ReadDisabled:   cfg.Topic.BrokerPermission&broker.PermRead == 0,
 		MaxPollingSize: cfg.Client.PullQueueCount, MaxBytes: int(cfg.Message.PullBytes), Filters: n.filters,
 		LogEnd: n.store.End, Flush: flush, Logger: n.log, ClaimsAsync: cfg.Store.ClaimsAsync,
 	}, n.topics, n.groups, n.offsets, n.stats, n.store)
@@ -229,6 +215,18 @@ func (n *node) configure(cfg *config.Config) {
 	n.sender.SetTransactionsDisabled(cfg.Topic.RejectTransactions)
 	n.sender.SetMaxMessageBytes(int(cfg.Message.MaxSizeBytes))
 	n.filters.SetSQL(cfg.Message.PropertyFilter)
+	n.transactions.SetTiming(transaction.Config{
+		Timeout: cfg.Message.TransTimeout, Interval: cfg.Message.TransInterval,
+		MaxChecks: int(cfg.Message.TransCheckMax), MaxAge: cfg.Store.FileReservedTime,
+	})
+	n.store.SetRetention(store.Retention{
+		FileReservedTime: cfg.Store.FileReservedTime, MaxBytes: cfg.Store.MaxBytes,
+		CleanForciblyPercent: cfg.Store.DiskMaxUsedRatio,
+	})
+	const all = broker.PermRead | broker.PermWrite
+	if n.topics.SetDenied(all&^cfg.Topic.BrokerPermission) && n.registrar != nil {
+		n.registrar.topicsChanged(nil)
+	}
 }
 
 // tick is the upkeep of the tables, about once a second.

@@ -72,7 +72,7 @@ func (d door) Topic(name string) (grpcapi.Topic, bool) {
 	}
 	return grpcapi.Topic{
 		MessageType: cfg.Attributes[broker.AttributeMessageType], WriteQueueNums: cfg.WriteQueueNums,
-		Writable: cfg.Writable(),
+		Writable: cfg.Perm&^d.topics.Denied()&broker.PermWrite != 0,
 	}, true
 }
 

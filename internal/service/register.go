@@ -79,7 +79,7 @@ func newRegistrar(
 }
 
 // topicsChanged tells the name server of this process at once, since a client that creates a topic asks for its
-// route next, and has the others told soon. It costs what changed, unless a topic was deleted.
+// route next, and has the others told soon. It costs what changed, unless a topic was deleted; nil is all of them.
 func (r *registrar) topicsChanged(names []string) {
 	changed := make([]*broker.TopicConfig, 0, len(names))
 	for _, name := range names {
@@ -87,7 +87,7 @@ func (r *registrar) topicsChanged(names []string) {
 			changed = append(changed, cfg)
 		}
 	}
-	if len(changed) == len(names) {
+	if names != nil && len(changed) == len(names) {
 		r.registerLocal(changed, false)
 	} else {
 		r.registerLocal(r.topics.All(), true)
@@ -131,7 +131,7 @@ func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
 	for _, t := range topics {
 		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
 			Name: t.Name, ReadQueueNums: t.ReadQueueNums, WriteQueueNums: t.WriteQueueNums,
-			Perm: t.Perm, SysFlag: t.SysFlag,
+			Perm: t.Perm &^ r.topics.Denied(), SysFlag: t.SysFlag,
 		})
 	}
 	if _, err := r.local.Register(reg, time.Now()); err != nil {
@@ -176,7 +176,9 @@ func (r *registrar) body() ([]byte, error) {
 	wrapper.DataVersion = protocol.DataVersion(r.topics.Version())
 	wrapper.TopicConfigTable = map[string]protocol.TopicConfig{}
 	for _, t := range r.topics.All() {
-		wrapper.TopicConfigTable[t.Name] = topicBody(t)
+		said := topicBody(t)
+		said.Perm &^= r.topics.Denied()
+		wrapper.TopicConfigTable[t.Name] = said
 	}
 	return said.EncodeCompressed()
 }

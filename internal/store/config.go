@@ -68,7 +68,10 @@ func (c *Config) setDefaults() {
 	c.Log.FS = cmp.Or(c.Log.FS, c.FS)
 	c.Index.Logger = cmp.Or(c.Index.Logger, c.Logger)
 	c.Log.Dir = filepath.Join(c.Dir, logFolder)
-	r := &c.Retention
+	c.Retention.setDefaults()
+}
+
+func (r *Retention) setDefaults() {
 	r.FileReservedTime = cmp.Or(r.FileReservedTime, 72*time.Hour)
 	r.CleanForciblyPercent = cmp.Or(r.CleanForciblyPercent, 85)
 	r.Interval = cmp.Or(r.Interval, 10*time.Second)

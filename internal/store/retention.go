@@ -34,6 +34,12 @@ type retention struct {
 	carriedTo  message.LogOffset // nothing in front of it is alive
 }
 
+// SetRetention changes what the log keeps, from the next look on; the time between looks stays.
+func (s *Store) SetRetention(r Retention) {
+	r.setDefaults()
+	s.bounds.Store(&r)
+}
+
 // retainLoop looks every Retention.Interval what may go, until ctx is done.
 func (s *Store) retainLoop(ctx context.Context) error {
 	ticker := time.NewTicker(s.cfg.Retention.Interval)
@@ -132,7 +138,7 @@ func (s *Store) drop(cut message.LogOffset) (segments int, err error) {
 
 // expired returns how many of the oldest segments may go.
 func (s *Store) expired(segs []commitlog.Segment) int {
-	oldest := s.cfg.Now().Add(-s.cfg.Retention.FileReservedTime).UnixMilli()
+	oldest := s.cfg.Now().Add(-s.bounds.Load().FileReservedTime).UnixMilli()
 	excess := s.excessBytes(segs)
 	for i := range segs {
 		seg := &segs[i]
@@ -152,7 +158,7 @@ func (s *Store) expired(segs []commitlog.Segment) int {
 // excessBytes is by how much the log is larger than its bounds allow; less than 0 is how far it is from them.
 func (s *Store) excessBytes(segs []commitlog.Segment) int64 {
 	excess := int64(math.MinInt64)
-	if limit := s.cfg.Retention.MaxBytes; limit > 0 {
+	if limit := s.bounds.Load().MaxBytes; limit > 0 {
 		excess = -limit
 		for i := range segs {
 			excess += segs[i].Bytes()
@@ -164,7 +170,7 @@ func (s *Store) excessBytes(segs []commitlog.Segment) int64 {
 		return max(excess, 0)
 	}
 	// As RocketMQ and the log count it: used of what ordinary users can have.
-	limit := (usage.UsedBytes + usage.AvailBytes) / 100 * uint64(s.cfg.Retention.CleanForciblyPercent)
+	limit := (usage.UsedBytes + usage.AvailBytes) / 100 * uint64(s.bounds.Load().CleanForciblyPercent)
 	return max(excess, min(int64(usage.UsedBytes)-int64(limit), maxForcedBytes))
 }
 

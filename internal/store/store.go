@@ -34,6 +34,7 @@ type Store struct {
 
 	settled   func()
 	retention retention
+	bounds    atomic.Pointer[Retention]
 
 	failed atomic.Pointer[IndexError] // set for good when the log could not be applied
 	ailing atomic.Bool                // the index had an error when the last entry was applied
@@ -51,6 +52,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, log: log}
 	s.assign.epoch, s.assign.host = 1, cfg.StoreHost
 	s.applier.store = s
+	s.SetRetention(cfg.Retention)
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -124,9 +124,24 @@ const (
 
 // New returns a Core without half messages.
 func New(cfg Config) *Core {
-	cfg.setDefaults()
-	return &Core{cfg: cfg, open: map[message.QueueOffset]*entry{}}
+	c := &Core{open: map[message.QueueOffset]*entry{}}
+	c.Configure(cfg)
+	return c
 }
+
+// Configure takes another configuration over: what is open, and nobody holds, is looked at by that from now on.
+func (c *Core) Configure(cfg Config) {
+	cfg.setDefaults()
+	c.cfg = cfg
+	for _, e := range c.open {
+		if e.Due() != never {
+			c.schedule(e, e.half.due(&c.cfg))
+		}
+	}
+}
+
+// Timeout returns the age at which a half message is first asked about that names none itself.
+func (c *Core) Timeout() time.Duration { return c.cfg.Timeout }
 
 // Open returns the open half message at offset.
 func (c *Core) Open(offset message.QueueOffset) (Half, bool) {
