@@ -12,9 +12,9 @@ type MessageQueue struct {
 }
 
 func (b *MessageQueue) fields(c *bodyCodec) {
-	c.text("brokerName", &b.BrokerName)
-	c.int32("queueId", &b.QueueID)
-	c.text("topic", &b.Topic)
+	value(c, "brokerName", &b.BrokerName, textValue)
+	value(c, "queueId", &b.QueueID, int32Value)
+	value(c, "topic", &b.Topic, textValue)
 }
 
 // TopicRouteData answers GET_ROUTEINFO_BY_TOPIC: where a topic's queues are. Addresses must hold no comma
@@ -49,9 +49,9 @@ type BrokerData struct {
 
 func (b *BrokerData) fields(c *bodyCodec) {
 	table(c, "brokerAddrs", &b.BrokerAddrs, intKey[int64]{}, textValue)
-	c.text("brokerName", &b.BrokerName)
-	c.text("cluster", &b.Cluster)
-	c.boolean("enableActingMaster", &b.EnableActingMaster)
+	value(c, "brokerName", &b.BrokerName, textValue)
+	value(c, "cluster", &b.Cluster, textValue)
+	value(c, "enableActingMaster", &b.EnableActingMaster, boolValue)
 	c.optText("zoneName", &b.ZoneName)
 }
 
@@ -65,11 +65,11 @@ type QueueData struct {
 }
 
 func (b *QueueData) fields(c *bodyCodec) {
-	c.text("brokerName", &b.BrokerName)
-	c.int32("perm", &b.Perm)
-	c.int32("readQueueNums", &b.ReadQueueNums)
-	c.int32("topicSysFlag", &b.TopicSysFlag)
-	c.int32("writeQueueNums", &b.WriteQueueNums)
+	value(c, "brokerName", &b.BrokerName, textValue)
+	value(c, "perm", &b.Perm, int32Value)
+	value(c, "readQueueNums", &b.ReadQueueNums, int32Value)
+	value(c, "topicSysFlag", &b.TopicSysFlag, int32Value)
+	value(c, "writeQueueNums", &b.WriteQueueNums, int32Value)
 }
 
 // ClusterInfo answers GET_BROKER_CLUSTER_INFO: broker groups by name, and the names of each cluster.
@@ -92,8 +92,8 @@ type BrokerMemberGroup struct {
 
 func (b *BrokerMemberGroup) fields(c *bodyCodec) {
 	table(c, "brokerAddrs", &b.BrokerAddrs, intKey[int64]{}, textValue)
-	c.text("brokerName", &b.BrokerName)
-	c.text("cluster", &b.Cluster)
+	value(c, "brokerName", &b.BrokerName, textValue)
+	value(c, "cluster", &b.Cluster, textValue)
 }
 
 // GetBrokerMemberGroupResponseBody answers GET_BROKER_MEMBER_GROUP. The group is nil when it is unknown.
@@ -122,11 +122,11 @@ func (b *TopicQueueMappingInfo) setDefaults() { *b = TopicQueueMappingInfo{Scope
 func (b *TopicQueueMappingInfo) fields(c *bodyCodec) {
 	c.optText("bname", &b.BrokerName)
 	table(c, "currIdMap", &b.CurrIDMap, intKey[int32]{}, int32Value)
-	c.boolean("dirty", &b.Dirty)
-	c.int64("epoch", &b.Epoch)
+	value(c, "dirty", &b.Dirty, boolValue)
+	value(c, "epoch", &b.Epoch, int64Value)
 	c.optText("scope", &b.Scope)
 	c.optText("topic", &b.Topic)
-	c.int32("totalQueues", &b.TotalQueues)
+	value(c, "totalQueues", &b.TotalQueues, int32Value)
 }
 
 // TopicQueueMappingDetail is TopicQueueMappingInfo with the history of each logical queue.
@@ -138,12 +138,12 @@ type TopicQueueMappingDetail struct {
 func (b *TopicQueueMappingDetail) fields(c *bodyCodec) {
 	c.optText("bname", &b.BrokerName)
 	table(c, "currIdMap", &b.CurrIDMap, intKey[int32]{}, int32Value)
-	c.boolean("dirty", &b.Dirty)
-	c.int64("epoch", &b.Epoch)
+	value(c, "dirty", &b.Dirty, boolValue)
+	value(c, "epoch", &b.Epoch, int64Value)
 	table(c, "hostedQueues", &b.HostedQueues, intKey[int32]{}, listValue(objectValue[LogicQueueMappingItem]))
 	c.optText("scope", &b.Scope)
 	c.optText("topic", &b.Topic)
-	c.int32("totalQueues", &b.TotalQueues)
+	value(c, "totalQueues", &b.TotalQueues, int32Value)
 }
 
 // LogicQueueMappingItem is one stretch of a logical queue: offsets from LogicOffset lie in a physical queue
@@ -165,13 +165,13 @@ func (b *LogicQueueMappingItem) setDefaults() {
 
 func (b *LogicQueueMappingItem) fields(c *bodyCodec) {
 	c.optText("bname", &b.BrokerName)
-	c.int64("endOffset", &b.EndOffset)
-	c.int32("gen", &b.Gen)
-	c.int64("logicOffset", &b.LogicOffset)
-	c.int32("queueId", &b.QueueID)
-	c.int64("startOffset", &b.StartOffset)
-	c.int64("timeOfEnd", &b.TimeOfEnd)
-	c.int64("timeOfStart", &b.TimeOfStart)
+	value(c, "endOffset", &b.EndOffset, int64Value)
+	value(c, "gen", &b.Gen, int32Value)
+	value(c, "logicOffset", &b.LogicOffset, int64Value)
+	value(c, "queueId", &b.QueueID, int32Value)
+	value(c, "startOffset", &b.StartOffset, int64Value)
+	value(c, "timeOfEnd", &b.TimeOfEnd, int64Value)
+	value(c, "timeOfStart", &b.TimeOfStart, int64Value)
 }
 
 // DataVersion tells two states of a table apart: it grows with every change. Timestamp is the time in ms of
@@ -183,9 +183,9 @@ type DataVersion struct {
 }
 
 func (b *DataVersion) fields(c *bodyCodec) {
-	c.int64("counter", &b.Counter)
-	c.int64("stateVersion", &b.StateVersion)
-	c.int64("timestamp", &b.Timestamp)
+	value(c, "counter", &b.Counter, int64Value)
+	value(c, "stateVersion", &b.StateVersion, int64Value)
+	value(c, "timestamp", &b.Timestamp, int64Value)
 }
 
 // TopicConfig is a topic on one broker.
@@ -206,13 +206,13 @@ func (b *TopicConfig) setDefaults() {
 
 func (b *TopicConfig) fields(c *bodyCodec) {
 	table(c, "attributes", &b.Attributes, textKey{}, textValue)
-	c.boolean("order", &b.Order)
-	c.int32("perm", &b.Perm)
-	c.int32("readQueueNums", &b.ReadQueueNums)
+	value(c, "order", &b.Order, boolValue)
+	value(c, "perm", &b.Perm, int32Value)
+	value(c, "readQueueNums", &b.ReadQueueNums, int32Value)
 	c.optText("topicFilterType", &b.TopicFilterType)
 	c.optText("topicName", &b.TopicName)
-	c.int32("topicSysFlag", &b.TopicSysFlag)
-	c.int32("writeQueueNums", &b.WriteQueueNums)
+	value(c, "topicSysFlag", &b.TopicSysFlag, int32Value)
+	value(c, "writeQueueNums", &b.WriteQueueNums, int32Value)
 }
 
 // TopicConfigAndQueueMapping answers GET_TOPIC_CONFIG. MappingDetail is nil except for static topics.
@@ -224,13 +224,13 @@ type TopicConfigAndQueueMapping struct {
 func (b *TopicConfigAndQueueMapping) fields(c *bodyCodec) {
 	table(c, "attributes", &b.Attributes, textKey{}, textValue)
 	optObject(c, "mappingDetail", &b.MappingDetail)
-	c.boolean("order", &b.Order)
-	c.int32("perm", &b.Perm)
-	c.int32("readQueueNums", &b.ReadQueueNums)
+	value(c, "order", &b.Order, boolValue)
+	value(c, "perm", &b.Perm, int32Value)
+	value(c, "readQueueNums", &b.ReadQueueNums, int32Value)
 	c.optText("topicFilterType", &b.TopicFilterType)
 	c.optText("topicName", &b.TopicName)
-	c.int32("topicSysFlag", &b.TopicSysFlag)
-	c.int32("writeQueueNums", &b.WriteQueueNums)
+	value(c, "topicSysFlag", &b.TopicSysFlag, int32Value)
+	value(c, "writeQueueNums", &b.WriteQueueNums, int32Value)
 }
 
 // CreateTopicListRequestBody is UPDATE_AND_CREATE_TOPIC_LIST's body.
@@ -253,8 +253,8 @@ type TopicConfigAndMappingSerializeWrapper struct {
 }
 
 func (b *TopicConfigAndMappingSerializeWrapper) fields(c *bodyCodec) {
-	c.nested("dataVersion", &b.DataVersion)
-	c.nested("mappingDataVersion", &b.MappingDataVersion)
+	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
+	value(c, "mappingDataVersion", &b.MappingDataVersion, objectValue[DataVersion])
 	table(c, "topicConfigTable", &b.TopicConfigTable, textKey{}, objectValue[TopicConfig])
 	table(c, "topicQueueMappingDetailMap", &b.TopicQueueMappingDetailMap, textKey{}, objectValue[TopicQueueMappingDetail])
 	table(c, "topicQueueMappingInfoMap", &b.TopicQueueMappingInfoMap, textKey{}, objectValue[TopicQueueMappingInfo])
@@ -267,7 +267,7 @@ type ConsumerOffsetSerializeWrapper struct {
 }
 
 func (b *ConsumerOffsetSerializeWrapper) fields(c *bodyCodec) {
-	c.nested("dataVersion", &b.DataVersion)
+	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
 	table(c, "offsetTable", &b.OffsetTable, textKey{}, tableValue(intKey[int32]{}, int64Value))
 }
 
@@ -278,7 +278,7 @@ type DelayOffsetSerializeWrapper struct {
 }
 
 func (b *DelayOffsetSerializeWrapper) fields(c *bodyCodec) {
-	c.nested("dataVersion", &b.DataVersion)
+	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
 	table(c, "offsetTable", &b.OffsetTable, intKey[int32]{}, int64Value)
 }
 
@@ -307,22 +307,22 @@ func (b *SubscriptionGroupConfig) setDefaults() {
 
 func (b *SubscriptionGroupConfig) fields(c *bodyCodec) {
 	table(c, "attributes", &b.Attributes, textKey{}, textValue)
-	c.int64("brokerId", &b.BrokerID)
-	c.boolean("consumeBroadcastEnable", &b.ConsumeBroadcastEnable)
-	c.boolean("consumeEnable", &b.ConsumeEnable)
-	c.boolean("consumeFromMinEnable", &b.ConsumeFromMinEnable)
-	c.boolean("consumeMessageOrderly", &b.ConsumeMessageOrderly)
-	c.int32("consumeTimeoutMinute", &b.ConsumeTimeoutMinute)
+	value(c, "brokerId", &b.BrokerID, int64Value)
+	value(c, "consumeBroadcastEnable", &b.ConsumeBroadcastEnable, boolValue)
+	value(c, "consumeEnable", &b.ConsumeEnable, boolValue)
+	value(c, "consumeFromMinEnable", &b.ConsumeFromMinEnable, boolValue)
+	value(c, "consumeMessageOrderly", &b.ConsumeMessageOrderly, boolValue)
+	value(c, "consumeTimeoutMinute", &b.ConsumeTimeoutMinute, int32Value)
 	c.optText("groupName", &b.GroupName)
-	c.nested("groupRetryPolicy", &b.GroupRetryPolicy)
-	c.int32("groupSysFlag", &b.GroupSysFlag)
-	c.boolean("notifyConsumerIdsChangedEnable", &b.NotifyConsumerIDsChangedEnable)
-	c.int32("retryMaxTimes", &b.RetryMaxTimes)
-	c.int32("retryQueueNums", &b.RetryQueueNums)
+	value(c, "groupRetryPolicy", &b.GroupRetryPolicy, objectValue[GroupRetryPolicy])
+	value(c, "groupSysFlag", &b.GroupSysFlag, int32Value)
+	value(c, "notifyConsumerIdsChangedEnable", &b.NotifyConsumerIDsChangedEnable, boolValue)
+	value(c, "retryMaxTimes", &b.RetryMaxTimes, int32Value)
+	value(c, "retryQueueNums", &b.RetryQueueNums, int32Value)
 	if c.when(b.SubscriptionDataSet != nil) {
 		list(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SimpleSubscriptionData])
 	}
-	c.int64("whichBrokerWhenConsumeSlowly", &b.WhichBrokerWhenConsumeSlowly)
+	value(c, "whichBrokerWhenConsumeSlowly", &b.WhichBrokerWhenConsumeSlowly, int64Value)
 }
 
 // SimpleSubscriptionData is a subscription that an administrator fixed for a group.
@@ -337,7 +337,7 @@ func (b *SimpleSubscriptionData) fields(c *bodyCodec) {
 	c.optText("expression", &b.Expression)
 	c.optText("expressionType", &b.ExpressionType)
 	c.optText("topic", &b.Topic)
-	c.int64("version", &b.Version)
+	value(c, "version", &b.Version, int64Value)
 }
 
 // GroupRetryPolicy says how long a failed message rests before it comes again. A nil policy of the type
@@ -381,9 +381,9 @@ func (b *ExponentialRetryPolicy) setDefaults() {
 }
 
 func (b *ExponentialRetryPolicy) fields(c *bodyCodec) {
-	c.int64("initial", &b.InitialMillis)
-	c.int64("max", &b.MaxMillis)
-	c.int64("multiplier", &b.Multiplier)
+	value(c, "initial", &b.InitialMillis, int64Value)
+	value(c, "max", &b.MaxMillis, int64Value)
+	value(c, "multiplier", &b.Multiplier, int64Value)
 }
 
 // SubscriptionGroupWrapper answers GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups by name, and what is forbidden to
@@ -395,7 +395,7 @@ type SubscriptionGroupWrapper struct {
 }
 
 func (b *SubscriptionGroupWrapper) fields(c *bodyCodec) {
-	c.nested("dataVersion", &b.DataVersion)
+	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
 	table(c, "forbiddenTable", &b.ForbiddenTable, textKey{}, tableValue(textKey{}, int32Value))
 	table(c, "subscriptionGroupTable", &b.SubscriptionGroupTable, textKey{}, objectValue[SubscriptionGroupConfig])
 }
@@ -418,7 +418,7 @@ type GroupForbidden struct {
 
 func (b *GroupForbidden) fields(c *bodyCodec) {
 	c.optText("group", &b.Group)
-	c.boolean("readable", &b.Readable)
+	value(c, "readable", &b.Readable, boolValue)
 	c.optText("topic", &b.Topic)
 }
 
@@ -435,9 +435,9 @@ type HeartbeatData struct {
 func (b *HeartbeatData) fields(c *bodyCodec) {
 	c.optText("clientID", &b.ClientID)
 	list(c, "consumerDataSet", &b.ConsumerDataSet, objectValue[ConsumerData])
-	c.int32("heartbeatFingerprint", &b.HeartbeatFingerprint)
+	value(c, "heartbeatFingerprint", &b.HeartbeatFingerprint, int32Value)
 	list(c, "producerDataSet", &b.ProducerDataSet, objectValue[ProducerData])
-	c.boolean("withoutSub", &b.WithoutSub)
+	value(c, "withoutSub", &b.WithoutSub, boolValue)
 }
 
 // ProducerData names a producer group.
@@ -465,7 +465,7 @@ func (b *ConsumerData) fields(c *bodyCodec) {
 	c.optText("groupName", &b.GroupName)
 	c.enum("messageModel", (*string)(&b.MessageModel), namesMessageModel[:])
 	list(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SubscriptionData])
-	c.boolean("unitMode", &b.UnitMode)
+	value(c, "unitMode", &b.UnitMode, boolValue)
 }
 
 // SubscriptionData is a subscription to one topic. SubVersion is the client's clock in milliseconds when the
@@ -483,11 +483,11 @@ type SubscriptionData struct {
 func (b *SubscriptionData) setDefaults() { *b = SubscriptionData{ExpressionType: ExpressionTag} }
 
 func (b *SubscriptionData) fields(c *bodyCodec) {
-	c.boolean("classFilterMode", &b.ClassFilterMode)
+	value(c, "classFilterMode", &b.ClassFilterMode, boolValue)
 	list(c, "codeSet", &b.Codes, int32Value)
 	c.optText("expressionType", &b.ExpressionType)
 	c.optText("subString", &b.SubString)
-	c.int64("subVersion", &b.SubVersion)
+	value(c, "subVersion", &b.SubVersion, int64Value)
 	list(c, "tagsSet", &b.Tags, textValue)
 	c.optText("topic", &b.Topic)
 }
@@ -530,7 +530,7 @@ func (b *LockBatchRequestBody) fields(c *bodyCodec) {
 	c.optText("clientId", &b.ClientID)
 	c.optText("consumerGroup", &b.ConsumerGroup)
 	list(c, "mqSet", &b.MQSet, objectValue[MessageQueue])
-	c.boolean("onlyThisBroker", &b.OnlyThisBroker)
+	value(c, "onlyThisBroker", &b.OnlyThisBroker, boolValue)
 }
 
 // LockBatchResponseBody answers LOCK_BATCH_MQ: the queues that the client now holds.
@@ -553,8 +553,8 @@ type Connection struct {
 func (b *Connection) fields(c *bodyCodec) {
 	c.optText("clientAddr", &b.ClientAddr)
 	c.optText("clientId", &b.ClientID)
-	c.language("language", &b.Language)
-	c.int32("version", &b.Version)
+	value(c, "language", &b.Language, languageValue)
+	value(c, "version", &b.Version, int32Value)
 }
 
 // ConsumerConnection answers GET_CONSUMER_CONNECTION_LIST: a group's members and its subscriptions by topic.
@@ -607,10 +607,10 @@ type ProducerInfo struct {
 
 func (b *ProducerInfo) fields(c *bodyCodec) {
 	c.optText("clientId", &b.ClientID)
-	c.language("language", &b.Language)
-	c.int64("lastUpdateTimestamp", &b.LastUpdateTimestampMillis)
+	value(c, "language", &b.Language, languageValue)
+	value(c, "lastUpdateTimestamp", &b.LastUpdateTimestampMillis, int64Value)
 	c.optText("remoteIP", &b.RemoteIP)
-	c.int32("version", &b.Version)
+	value(c, "version", &b.Version, int32Value)
 }
 
 // ConsumerRunningInfo is a client's answer to GET_CONSUMER_RUNNING_INFO. A broker relays its text as it is.
@@ -654,20 +654,20 @@ type ProcessQueueInfo struct {
 
 func (b *ProcessQueueInfo) fields(c *bodyCodec) {
 	c.rename("dropped", "droped")
-	c.int32("cachedMsgCount", &b.CachedMsgCount)
-	c.int64("cachedMsgMaxOffset", &b.CachedMsgMaxOffset)
-	c.int64("cachedMsgMinOffset", &b.CachedMsgMinOffset)
-	c.int32("cachedMsgSizeInMiB", &b.CachedMsgSizeInMiB)
-	c.int64("commitOffset", &b.CommitOffset)
-	c.boolean("droped", &b.Dropped)
-	c.int64("lastConsumeTimestamp", &b.LastConsumeTimestampMillis)
-	c.int64("lastLockTimestamp", &b.LastLockTimestampMillis)
-	c.int64("lastPullTimestamp", &b.LastPullTimestampMillis)
-	c.boolean("locked", &b.Locked)
-	c.int32("transactionMsgCount", &b.TransactionMsgCount)
-	c.int64("transactionMsgMaxOffset", &b.TransactionMsgMaxOffset)
-	c.int64("transactionMsgMinOffset", &b.TransactionMsgMinOffset)
-	c.int64("tryUnlockTimes", &b.TryUnlockTimes)
+	value(c, "cachedMsgCount", &b.CachedMsgCount, int32Value)
+	value(c, "cachedMsgMaxOffset", &b.CachedMsgMaxOffset, int64Value)
+	value(c, "cachedMsgMinOffset", &b.CachedMsgMinOffset, int64Value)
+	value(c, "cachedMsgSizeInMiB", &b.CachedMsgSizeInMiB, int32Value)
+	value(c, "commitOffset", &b.CommitOffset, int64Value)
+	value(c, "droped", &b.Dropped, boolValue)
+	value(c, "lastConsumeTimestamp", &b.LastConsumeTimestampMillis, int64Value)
+	value(c, "lastLockTimestamp", &b.LastLockTimestampMillis, int64Value)
+	value(c, "lastPullTimestamp", &b.LastPullTimestampMillis, int64Value)
+	value(c, "locked", &b.Locked, boolValue)
+	value(c, "transactionMsgCount", &b.TransactionMsgCount, int32Value)
+	value(c, "transactionMsgMaxOffset", &b.TransactionMsgMaxOffset, int64Value)
+	value(c, "transactionMsgMinOffset", &b.TransactionMsgMinOffset, int64Value)
+	value(c, "tryUnlockTimes", &b.TryUnlockTimes, int64Value)
 }
 
 // PopProcessQueueInfo is a client's state of one queue it pops from.
@@ -678,9 +678,9 @@ type PopProcessQueueInfo struct {
 }
 
 func (b *PopProcessQueueInfo) fields(c *bodyCodec) {
-	c.boolean("droped", &b.Dropped)
-	c.int64("lastPopTimestamp", &b.LastPopTimestampMillis)
-	c.int32("waitAckCount", &b.WaitAckCount)
+	value(c, "droped", &b.Dropped, boolValue)
+	value(c, "lastPopTimestamp", &b.LastPopTimestampMillis, int64Value)
+	value(c, "waitAckCount", &b.WaitAckCount, int32Value)
 }
 
 // ConsumeStatus is a client's rates for one topic: times in milliseconds, rates a second, failures in the
@@ -695,12 +695,12 @@ type ConsumeStatus struct {
 }
 
 func (b *ConsumeStatus) fields(c *bodyCodec) {
-	c.int64("consumeFailedMsgs", &b.ConsumeFailedMsgs)
-	c.decimal("consumeFailedTPS", &b.ConsumeFailedTPS)
-	c.decimal("consumeOKTPS", &b.ConsumeOKTPS)
-	c.decimal("consumeRT", &b.ConsumeRT)
-	c.decimal("pullRT", &b.PullRT)
-	c.decimal("pullTPS", &b.PullTPS)
+	value(c, "consumeFailedMsgs", &b.ConsumeFailedMsgs, int64Value)
+	value(c, "consumeFailedTPS", &b.ConsumeFailedTPS, decimalValue)
+	value(c, "consumeOKTPS", &b.ConsumeOKTPS, decimalValue)
+	value(c, "consumeRT", &b.ConsumeRT, decimalValue)
+	value(c, "pullRT", &b.PullRT, decimalValue)
+	value(c, "pullTPS", &b.PullTPS, decimalValue)
 }
 
 // ConsumeMessageDirectlyResult is a client's answer to CONSUME_MESSAGE_DIRECTLY.
@@ -717,11 +717,11 @@ func (b *ConsumeMessageDirectlyResult) setDefaults() {
 }
 
 func (b *ConsumeMessageDirectlyResult) fields(c *bodyCodec) {
-	c.boolean("autoCommit", &b.AutoCommit)
+	value(c, "autoCommit", &b.AutoCommit, boolValue)
 	c.enum("consumeResult", (*string)(&b.ConsumeResult), namesCMResult[:])
-	c.boolean("order", &b.Order)
+	value(c, "order", &b.Order, boolValue)
 	c.optText("remark", &b.Remark)
-	c.int64("spentTimeMills", &b.SpentTimeMillis)
+	value(c, "spentTimeMills", &b.SpentTimeMillis, int64Value)
 }
 
 // TopicStatsTable answers GET_TOPIC_STATS_INFO.
@@ -732,7 +732,7 @@ type TopicStatsTable struct {
 
 func (b *TopicStatsTable) fields(c *bodyCodec) {
 	table(c, "offsetTable", &b.OffsetTable, queueKey{}, objectValue[TopicOffset])
-	c.decimal("topicPutTps", &b.TopicPutTPS)
+	value(c, "topicPutTps", &b.TopicPutTPS, decimalValue)
 }
 
 // TopicOffset is the bounds of a queue; its messages are those from MinOffset to before MaxOffset.
@@ -743,9 +743,9 @@ type TopicOffset struct {
 }
 
 func (b *TopicOffset) fields(c *bodyCodec) {
-	c.int64("lastUpdateTimestamp", &b.LastUpdateTimestampMillis)
-	c.int64("maxOffset", &b.MaxOffset)
-	c.int64("minOffset", &b.MinOffset)
+	value(c, "lastUpdateTimestamp", &b.LastUpdateTimestampMillis, int64Value)
+	value(c, "maxOffset", &b.MaxOffset, int64Value)
+	value(c, "minOffset", &b.MinOffset, int64Value)
 }
 
 // ConsumeStats answers GET_CONSUME_STATS: how far a group is.
@@ -755,7 +755,7 @@ type ConsumeStats struct {
 }
 
 func (b *ConsumeStats) fields(c *bodyCodec) {
-	c.decimal("consumeTps", &b.ConsumeTPS)
+	value(c, "consumeTps", &b.ConsumeTPS, decimalValue)
 	table(c, "offsetTable", &b.OffsetTable, queueKey{}, objectValue[OffsetWrapper])
 }
 
@@ -769,10 +769,10 @@ type OffsetWrapper struct {
 }
 
 func (b *OffsetWrapper) fields(c *bodyCodec) {
-	c.int64("brokerOffset", &b.BrokerOffset)
-	c.int64("consumerOffset", &b.ConsumerOffset)
-	c.int64("lastTimestamp", &b.LastTimestampMillis)
-	c.int64("pullOffset", &b.PullOffset)
+	value(c, "brokerOffset", &b.BrokerOffset, int64Value)
+	value(c, "consumerOffset", &b.ConsumerOffset, int64Value)
+	value(c, "lastTimestamp", &b.LastTimestampMillis, int64Value)
+	value(c, "pullOffset", &b.PullOffset, int64Value)
 }
 
 // ConsumeStatsList answers GET_BROKER_CONSUME_STATS: one map of one group for each group, with one
@@ -787,8 +787,8 @@ type ConsumeStatsList struct {
 func (b *ConsumeStatsList) fields(c *bodyCodec) {
 	c.optText("brokerAddr", &b.BrokerAddr)
 	list(c, "consumeStatsList", &b.ConsumeStatsList, tableValue(textKey{}, listValue(objectValue[ConsumeStats])))
-	c.int64("totalDiff", &b.TotalDiff)
-	c.int64("totalInflightDiff", &b.TotalInflightDiff)
+	value(c, "totalDiff", &b.TotalDiff, int64Value)
+	value(c, "totalInflightDiff", &b.TotalInflightDiff, int64Value)
 }
 
 // BrokerStatsData answers VIEW_BROKER_STATS_DATA.
@@ -799,9 +799,9 @@ type BrokerStatsData struct {
 }
 
 func (b *BrokerStatsData) fields(c *bodyCodec) {
-	c.nested("statsDay", &b.StatsDay)
-	c.nested("statsHour", &b.StatsHour)
-	c.nested("statsMinute", &b.StatsMinute)
+	value(c, "statsDay", &b.StatsDay, objectValue[BrokerStatsItem])
+	value(c, "statsHour", &b.StatsHour, objectValue[BrokerStatsItem])
+	value(c, "statsMinute", &b.StatsMinute, objectValue[BrokerStatsItem])
 }
 
 // BrokerStatsItem is a counter over a span of time: its sum, its rate a second and the mean of one event.
@@ -812,9 +812,9 @@ type BrokerStatsItem struct {
 }
 
 func (b *BrokerStatsItem) fields(c *bodyCodec) {
-	c.decimal("avgpt", &b.AvgPT)
-	c.int64("sum", &b.Sum)
-	c.decimal("tps", &b.TPS)
+	value(c, "avgpt", &b.AvgPT, decimalValue)
+	value(c, "sum", &b.Sum, int64Value)
+	value(c, "tps", &b.TPS, decimalValue)
 }
 
 // HARuntimeInfo answers GET_BROKER_HA_STATUS.
@@ -827,11 +827,11 @@ type HARuntimeInfo struct {
 }
 
 func (b *HARuntimeInfo) fields(c *bodyCodec) {
-	c.nested("haClientRuntimeInfo", &b.HAClientRuntimeInfo)
+	value(c, "haClientRuntimeInfo", &b.HAClientRuntimeInfo, objectValue[HAClientRuntimeInfo])
 	list(c, "haConnectionInfo", &b.HAConnectionInfo, objectValue[HAConnectionRuntimeInfo])
-	c.int32("inSyncSlaveNums", &b.InSyncSlaveNums)
-	c.boolean("master", &b.Master)
-	c.int64("masterCommitLogMaxOffset", &b.MasterCommitLogMaxOffset)
+	value(c, "inSyncSlaveNums", &b.InSyncSlaveNums, int32Value)
+	value(c, "master", &b.Master, boolValue)
+	value(c, "masterCommitLogMaxOffset", &b.MasterCommitLogMaxOffset, int64Value)
 }
 
 // HAConnectionRuntimeInfo is a master's view of one slave.
@@ -846,11 +846,11 @@ type HAConnectionRuntimeInfo struct {
 
 func (b *HAConnectionRuntimeInfo) fields(c *bodyCodec) {
 	c.optText("addr", &b.Addr)
-	c.int64("diff", &b.Diff)
-	c.boolean("inSync", &b.InSync)
-	c.int64("slaveAckOffset", &b.SlaveAckOffset)
-	c.int64("transferFromWhere", &b.TransferFromWhere)
-	c.int64("transferredByteInSecond", &b.TransferredByteInSecond)
+	value(c, "diff", &b.Diff, int64Value)
+	value(c, "inSync", &b.InSync, boolValue)
+	value(c, "slaveAckOffset", &b.SlaveAckOffset, int64Value)
+	value(c, "transferFromWhere", &b.TransferFromWhere, int64Value)
+	value(c, "transferredByteInSecond", &b.TransferredByteInSecond, int64Value)
 }
 
 // HAClientRuntimeInfo is a slave's view of its master.
@@ -864,12 +864,12 @@ type HAClientRuntimeInfo struct {
 }
 
 func (b *HAClientRuntimeInfo) fields(c *bodyCodec) {
-	c.int64("lastReadTimestamp", &b.LastReadTimestampMillis)
-	c.int64("lastWriteTimestamp", &b.LastWriteTimestampMillis)
+	value(c, "lastReadTimestamp", &b.LastReadTimestampMillis, int64Value)
+	value(c, "lastWriteTimestamp", &b.LastWriteTimestampMillis, int64Value)
 	c.optText("masterAddr", &b.MasterAddr)
-	c.int64("masterFlushOffset", &b.MasterFlushOffset)
-	c.int64("maxOffset", &b.MaxOffset)
-	c.int64("transferredByteInSecond", &b.TransferredByteInSecond)
+	value(c, "masterFlushOffset", &b.MasterFlushOffset, int64Value)
+	value(c, "maxOffset", &b.MaxOffset, int64Value)
+	value(c, "transferredByteInSecond", &b.TransferredByteInSecond, int64Value)
 }
 
 // TopicList is a list of topics. BrokerAddr is set in a name server's answer to
@@ -930,10 +930,10 @@ type MessageQueueForC struct {
 }
 
 func (b *MessageQueueForC) fields(c *bodyCodec) {
-	c.text("brokerName", &b.BrokerName)
-	c.int64("offset", &b.Offset)
-	c.int32("queueId", &b.QueueID)
-	c.text("topic", &b.Topic)
+	value(c, "brokerName", &b.BrokerName, textValue)
+	value(c, "offset", &b.Offset, int64Value)
+	value(c, "queueId", &b.QueueID, int32Value)
+	value(c, "topic", &b.Topic, textValue)
 }
 
 // GetConsumerStatusBody is a client's answer to GET_CONSUMER_STATUS_FROM_CLIENT (its offsets by queue) and
@@ -992,8 +992,8 @@ type QueryConsumeQueueResponseBody struct {
 
 func (b *QueryConsumeQueueResponseBody) fields(c *bodyCodec) {
 	c.optText("filterData", &b.FilterData)
-	c.int64("maxQueueIndex", &b.MaxQueueIndex)
-	c.int64("minQueueIndex", &b.MinQueueIndex)
+	value(c, "maxQueueIndex", &b.MaxQueueIndex, int64Value)
+	value(c, "minQueueIndex", &b.MinQueueIndex, int64Value)
 	if c.when(b.QueueData != nil) {
 		list(c, "queueData", &b.QueueData, objectValue[ConsumeQueueData])
 	}
@@ -1013,12 +1013,12 @@ type ConsumeQueueData struct {
 
 func (b *ConsumeQueueData) fields(c *bodyCodec) {
 	c.optText("bitMap", &b.BitMap)
-	c.boolean("eval", &b.Eval)
+	value(c, "eval", &b.Eval, boolValue)
 	c.optText("extendDataJson", &b.ExtendDataJSON)
 	c.optText("msg", &b.Msg)
-	c.int64("physicOffset", &b.PhysicOffset)
-	c.int32("physicSize", &b.PhysicSize)
-	c.int64("tagsCode", &b.TagsCode)
+	value(c, "physicOffset", &b.PhysicOffset, int64Value)
+	value(c, "physicSize", &b.PhysicSize, int32Value)
+	value(c, "tagsCode", &b.TagsCode, int64Value)
 }
 
 // QueryAssignmentRequestBody is QUERY_ASSIGNMENT's body. StrategyName is AVG, AVG_BY_CIRCLE or another that
@@ -1065,7 +1065,7 @@ func (b *MessageQueueAssignment) fields(c *bodyCodec) {
 	if c.when(b.Attachments != nil) {
 		table(c, "attachments", &b.Attachments, textKey{}, textValue)
 	}
-	c.nested("messageQueue", &b.MessageQueue)
+	value(c, "messageQueue", &b.MessageQueue, objectValue[MessageQueue])
 	c.enum("mode", (*string)(&b.Mode), namesMessageRequestMode[:])
 }
 
@@ -1084,7 +1084,7 @@ func (b *SetMessageRequestModeRequestBody) setDefaults() {
 func (b *SetMessageRequestModeRequestBody) fields(c *bodyCodec) {
 	c.optText("consumerGroup", &b.ConsumerGroup)
 	c.enum("mode", (*string)(&b.Mode), namesMessageRequestMode[:])
-	c.int32("popShareQueueNum", &b.PopShareQueueNum)
+	value(c, "popShareQueueNum", &b.PopShareQueueNum, int32Value)
 	c.optText("topic", &b.Topic)
 }
 
@@ -1136,12 +1136,12 @@ func (b *BatchAck) fields(c *bodyCodec) {
 	c.rename("topic", "t")
 	c.bytes("b", (*[]byte)(&b.BitSet))
 	c.optText("c", &b.ConsumerGroup)
-	c.int64("it", &b.InvisibleTimeMillis)
-	c.int64("pt", &b.PopTimeMillis)
-	c.int32("q", &b.QueueID)
+	value(c, "it", &b.InvisibleTimeMillis, int64Value)
+	value(c, "pt", &b.PopTimeMillis, int64Value)
+	value(c, "q", &b.QueueID, int32Value)
 	c.optText("r", &b.Retry)
-	c.int32("rq", &b.ReviveQueueID)
-	c.int64("so", &b.StartOffset)
+	value(c, "rq", &b.ReviveQueueID, int32Value)
+	value(c, "so", &b.StartOffset, int64Value)
 	c.optText("t", &b.Topic)
 }
 
@@ -1154,7 +1154,7 @@ type RegisterBrokerBody struct {
 
 func (b *RegisterBrokerBody) fields(c *bodyCodec) {
 	list(c, "filterServerList", &b.FilterServerList, textValue)
-	c.nested("topicConfigSerializeWrapper", &b.TopicConfigSerializeWrapper)
+	value(c, "topicConfigSerializeWrapper", &b.TopicConfigSerializeWrapper, objectValue[TopicConfigAndMappingSerializeWrapper])
 }
 
 // UserInfo is a user, in requests and answers of the AUTH_…_USER codes. Empty fields are not written.
@@ -1230,9 +1230,9 @@ type QueueTimeSpan struct {
 
 func (b *QueueTimeSpan) fields(c *bodyCodec) {
 	c.timeField("consumeTimeStamp", "consumeTimeStampStr", &b.ConsumeTimeStampMillis)
-	c.int64("delayTime", &b.DelayTimeMillis)
+	value(c, "delayTime", &b.DelayTimeMillis, int64Value)
 	c.timeField("maxTimeStamp", "maxTimeStampStr", &b.MaxTimeStampMillis)
-	c.nested("messageQueue", &b.MessageQueue)
+	value(c, "messageQueue", &b.MessageQueue, objectValue[MessageQueue])
 	c.timeField("minTimeStamp", "minTimeStampStr", &b.MinTimeStampMillis)
 }
 

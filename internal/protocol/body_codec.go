@@ -5,6 +5,7 @@ package protocol
 import (
 	"encoding/base64"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,21 +92,14 @@ func (c *bodyCodec) object(b Body) {
 	c.in.back(jump)
 }
 
-// nested is object for a field that is never null.
-func (c *bodyCodec) nested(name string, b Body) {
+// value writes or reads a field: do does so with its value alone.
+func value[T any](c *bodyCodec, name string, v *T, do func(*bodyCodec, *T)) {
 	if c.field(name) {
-		c.object(b)
+		do(c, v)
 	}
 }
 
-// text writes or reads a string that is never null.
-func (c *bodyCodec) text(name string, v *string) {
-	if c.field(name) {
-		textValue(c, v)
-	}
-}
-
-// optText is text for a string that is null when empty, written and read.
+// optText writes or reads a string that is null when empty.
 func (c *bodyCodec) optText(name string, v *string) {
 	if !c.when(*v != "") || !c.field(name) {
 		return
@@ -114,40 +108,6 @@ func (c *bodyCodec) optText(name string, v *string) {
 		c.out = appendJSONString(c.out, *v)
 	} else if text, null := c.in.scalar(); !null && len(text) > 0 {
 		*v = internText(text)
-	}
-}
-
-func (c *bodyCodec) int32(name string, v *int32) {
-	if c.field(name) {
-		int32Value(c, v)
-	}
-}
-
-func (c *bodyCodec) int64(name string, v *int64) {
-	if c.field(name) {
-		int64Value(c, v)
-	}
-}
-
-func (c *bodyCodec) boolean(name string, v *bool) {
-	if !c.field(name) {
-		return
-	}
-	if !c.reading {
-		c.out = strconv.AppendBool(c.out, *v)
-	} else if truth, ok := c.in.boolean(); ok {
-		*v = truth
-	}
-}
-
-func (c *bodyCodec) decimal(name string, v *float64) {
-	if !c.field(name) {
-		return
-	}
-	if !c.reading {
-		c.out = appendDouble(c.out, *v)
-	} else if f, ok := c.in.decimal(); ok {
-		*v = f
 	}
 }
 
@@ -162,33 +122,15 @@ func (c *bodyCodec) enum(name string, v *string, names []string) {
 		return
 	}
 	text, null := c.in.scalar()
-	if null || len(text) == 0 {
-		return
-	}
-	for _, known := range names {
-		if string(text) == known {
-			*v = known
-			return
+	switch at := slices.Index(names, aliasString(text)); {
+	case null || len(text) == 0:
+	case at >= 0:
+		*v = names[at]
+	default:
+		*v = string(text)
+		if n, ok := parseInt(*v); ok && n >= 0 && n < int64(len(names)) {
+			*v = names[n]
 		}
-	}
-	if n, ok := parseInt(aliasString(text)); ok && n >= 0 && n < int64(len(names)) {
-		*v = names[n]
-		return
-	}
-	*v = string(text)
-}
-
-// language writes or reads a client's language.
-func (c *bodyCodec) language(name string, v *LanguageCode) {
-	if !c.field(name) {
-		return
-	}
-	if !c.reading {
-		c.out = appendJSONString(c.out, v.String())
-		return
-	}
-	if language, known := c.in.language(); known {
-		*v = language
 	}
 }
 
@@ -215,7 +157,7 @@ func (c *bodyCodec) bytes(name string, v *[]byte) {
 	if null {
 		return
 	}
-	decoded, err := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
+	decoded, err := base64.StdEncoding.AppendDecode([]byte{}, text)
 	if err != nil {
 		c.in.fail("expected base64")
 	}
@@ -232,15 +174,10 @@ func textValue(c *bodyCodec, v *string) {
 
 // internText copies text, except the few that most subscriptions consist of.
 func internText(text []byte) string {
-	switch string(text) {
-	case "":
-		return ""
-	case "*":
-		return "*"
-	case "TAG":
-		return "TAG"
-	case "SINGLE_TAG":
-		return "SINGLE_TAG"
+	for _, known := range [...]string{"*", "TAG", "SINGLE_TAG"} {
+		if string(text) == known {
+			return known
+		}
 	}
 	return string(text)
 }
@@ -258,6 +195,30 @@ func int64Value(c *bodyCodec, v *int64) {
 		c.out = strconv.AppendInt(c.out, *v, 10)
 	} else if n, ok := c.in.integer(math.MinInt64, math.MaxInt64); ok {
 		*v = n
+	}
+}
+
+func boolValue(c *bodyCodec, v *bool) {
+	if !c.reading {
+		c.out = strconv.AppendBool(c.out, *v)
+	} else if truth, ok := c.in.boolean(); ok {
+		*v = truth
+	}
+}
+
+func decimalValue(c *bodyCodec, v *float64) {
+	if !c.reading {
+		c.out = appendDouble(c.out, *v)
+	} else if f, ok := c.in.decimal(); ok {
+		*v = f
+	}
+}
+
+func languageValue(c *bodyCodec, v *LanguageCode) {
+	if !c.reading {
+		c.out = appendJSONString(c.out, v.String())
+	} else if language, known := c.in.language(); known {
+		*v = language
 	}
 }
 

@@ -147,10 +147,7 @@ func TestRegisterBrokerBodyHostile(t *testing.T) {
 	body := RegisterBrokerBody{TopicConfigSerializeWrapper: TopicConfigAndMappingSerializeWrapper{
 		TopicConfigTable: map[string]TopicConfig{"T": {TopicName: "T", TopicFilterType: "SINGLE_TAG", Perm: 6}},
 	}}
-	packed, err := body.EncodeCompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := body.EncodeCompressed()
 	for n := range packed {
 		if _, err := DecodeCompressedRegisterBody(packed[:n]); err == nil {
 			t.Errorf("cut at %d of %d was accepted", n, len(packed))
@@ -260,10 +257,7 @@ func FuzzRegisterBrokerBody(f *testing.F) {
 		if err != nil {
 			return
 		}
-		packed, err := got.EncodeCompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := got.EncodeCompressed()
 		if strings.Contains(got.topicText(), " ") {
 			return // a name with a space cannot be written in this form
 		}

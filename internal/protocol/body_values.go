@@ -45,10 +45,10 @@ func DelayLevelRests() []int64 {
 
 // timeField writes a time as a number and, under a second name, as the date UtilAll.java makes of it.
 func (c *bodyCodec) timeField(name, dateName string, millis *int64) {
-	c.int64(name, millis)
+	value(c, name, millis, int64Value)
 	if !c.reading {
 		date := localDate(time.UnixMilli(*millis))
-		c.text(dateName, &date)
+		value(c, dateName, &date, textValue)
 	}
 }
 

@@ -13,14 +13,10 @@ const (
 
 // String returns the form's name as JSON headers carry it.
 func (t SerializeType) String() string {
-	switch t {
-	case SerializeJSON:
-		return "JSON"
-	case SerializeROCKETMQ:
-		return "ROCKETMQ"
-	default:
+	if t > SerializeROCKETMQ {
 		return "UNKNOWN"
 	}
+	return [...]string{"JSON", "ROCKETMQ"}[t]
 }
 
 // Bits of Command.Flag.

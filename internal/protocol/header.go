@@ -74,12 +74,10 @@ func readInt[T int32 | int64](r *fieldReader, dst *T, key, value string, bit uin
 	r.seen |= bit
 }
 
-func (r *fieldReader) bool(dst *bool, value string, bit uint32) {
-	if value == "" {
-		return
+func readBool(dst *bool, value string) {
+	if value != "" {
+		*dst = parseBool(value)
 	}
-	*dst = parseBool(value)
-	r.seen |= bit
 }
 
 // bad reports whether a value was malformed or one of the required fields is missing.

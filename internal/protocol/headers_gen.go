@@ -242,7 +242,7 @@ func (h *ConsumerSendMsgBackRequestHeader) DecodeExt(ext *Ext) error {
 		case "originTopic":
 			h.OriginTopic = value
 		case "unitMode":
-			r.bool(&h.UnitMode, value, 0)
+			readBool(&h.UnitMode, value)
 		case "maxReconsumeTimes":
 			if value != "" {
 				readInt(&r, &h.MaxReconsumeTimes.Value, key, value, 0)
@@ -902,7 +902,7 @@ func (h *GetMaxOffsetRequestHeader) DecodeExt(ext *Ext) error {
 		case "queueId":
 			readInt(&r, &h.QueueID, key, value, 1<<1)
 		case "committed":
-			r.bool(&h.Committed, value, 0)
+			readBool(&h.Committed, value)
 		}
 	}
 	if r.bad(0x3) {
@@ -1421,7 +1421,7 @@ func (h *ChangeInvisibleTimeRequestHeader) DecodeExt(ext *Ext) error {
 		case "liteTopic":
 			h.LiteTopic = value
 		case "suspend":
-			r.bool(&h.Suspend, value, 0)
+			readBool(&h.Suspend, value)
 		}
 	}
 	if r.bad(0x3f) {
@@ -1564,9 +1564,9 @@ func (h *NotificationResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "hasMsg":
-			r.bool(&h.HasMsg, value, 0)
+			readBool(&h.HasMsg, value)
 		case "pollingFull":
-			r.bool(&h.PollingFull, value, 0)
+			readBool(&h.PollingFull, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -1921,7 +1921,7 @@ func (h *ResetOffsetRequestHeader) DecodeExt(ext *Ext) error {
 		case "timestamp":
 			readInt(&r, &h.Timestamp, key, value, 0)
 		case "isForce":
-			r.bool(&h.IsForce, value, 0)
+			readBool(&h.IsForce, value)
 		}
 	}
 	if r.bad(0x3) {
@@ -2002,7 +2002,7 @@ func (h *GetConsumerRunningInfoRequestHeader) DecodeExt(ext *Ext) error {
 			h.ClientID = value
 			r.seen |= 1 << 1
 		case "jstackEnable":
-			r.bool(&h.JstackEnable, value, 0)
+			readBool(&h.JstackEnable, value)
 		}
 	}
 	if r.bad(0x3) {
@@ -2139,7 +2139,7 @@ func (h *ReplyMessageRequestHeader) DecodeExt(ext *Ext) error {
 				h.ReconsumeTimes.Present = r.err == nil
 			}
 		case "unitMode":
-			r.bool(&h.UnitMode, value, 0)
+			readBool(&h.UnitMode, value)
 		case "bornHost":
 			h.BornHost = value
 			r.seen |= 1 << 6
@@ -2257,7 +2257,7 @@ func (h *CreateTopicRequestHeader) DecodeExt(ext *Ext) error {
 				h.TopicSysFlag.Present = r.err == nil
 			}
 		case "order":
-			r.bool(&h.Order, value, 0)
+			readBool(&h.Order, value)
 		case "attributes":
 			h.Attributes = value
 		case "force":
@@ -2572,7 +2572,7 @@ func (h *DeleteSubscriptionGroupRequestHeader) DecodeExt(ext *Ext) error {
 			h.GroupName = value
 			r.seen |= 1 << 0
 		case "cleanOffset":
-			r.bool(&h.CleanOffset, value, 0)
+			readBool(&h.CleanOffset, value)
 		}
 	}
 	if r.bad(0x1) {
@@ -2871,7 +2871,7 @@ func (h *CloneGroupOffsetRequestHeader) DecodeExt(ext *Ext) error {
 		case "topic":
 			h.Topic = value
 		case "offline":
-			r.bool(&h.Offline, value, 0)
+			readBool(&h.Offline, value)
 		}
 	}
 	if r.bad(0x3) {
@@ -3022,7 +3022,7 @@ func (h *GetConsumeStatsInBrokerHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "isOrder":
-			r.bool(&h.IsOrder, value, 0)
+			readBool(&h.IsOrder, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4143,7 +4143,7 @@ func (h *RegisterBrokerRequestHeader) DecodeExt(ext *Ext) error {
 				h.EnableActingMaster = Some(parseBool(value))
 			}
 		case "compressed":
-			r.bool(&h.Compressed, value, 0)
+			readBool(&h.Compressed, value)
 		case "bodyCrc32":
 			if value != "" {
 				readInt(&r, &h.BodyCRC32.Value, key, value, 0)
@@ -4313,7 +4313,7 @@ func (h *QueryDataVersionResponseHeader) DecodeExt(ext *Ext) error {
 		key, value := ext.At(i)
 		switch key {
 		case "changed":
-			r.bool(&h.Changed, value, 0)
+			readBool(&h.Changed, value)
 		}
 	}
 	if r.bad(0x0) {
@@ -4792,7 +4792,7 @@ func (h *ElectMasterRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerId":
 			readInt(&r, &h.BrokerID, key, value, 1<<2)
 		case "designateElect":
-			r.bool(&h.DesignateElect, value, 0)
+			readBool(&h.DesignateElect, value)
 		case "invokeTime":
 			if value != "" {
 				readInt(&r, &h.InvokeTime.Value, key, value, 0)
@@ -5094,7 +5094,7 @@ func (h *GetMetaDataResponseHeader) DecodeExt(ext *Ext) error {
 		case "controllerLeaderAddress":
 			h.ControllerLeaderAddress = value
 		case "isLeader":
-			r.bool(&h.IsLeader, value, 0)
+			readBool(&h.IsLeader, value)
 		case "peers":
 			h.Peers = value
 		}
@@ -5202,7 +5202,7 @@ func (h *CleanControllerBrokerDataRequestHeader) DecodeExt(ext *Ext) error {
 		case "brokerControllerIdsToClean":
 			h.BrokerControllerIDsToClean = value
 		case "isCleanLivingBroker":
-			r.bool(&h.IsCleanLivingBroker, value, 0)
+			readBool(&h.IsCleanLivingBroker, value)
 		case "invokeTime":
 			readInt(&r, &h.InvokeTime, key, value, 0)
 		}

@@ -3,6 +3,8 @@
 package protocol
 
 import (
+	"encoding/hex"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -48,28 +50,19 @@ func (r *lenient) escape(w, i int) (int, int) {
 		}
 		return r.unicode(w, i)
 	}
-	switch c {
-	case '"', '\\', '/', '\'':
-	case 'b':
-		c = '\b'
-	case 't':
-		c = '\t'
-	case 'n':
-		c = '\n'
-	case 'v':
-		c = '\v'
-	case 'f':
-		c = '\f'
-	case 'r':
-		c = '\r'
-	case '0', '1', '2', '3', '4', '5', '6', '7': // fastjson 1 reads and old ones write these
-		c -= '0'
-	default:
+	at := strings.IndexByte(escapeLetters, c)
+	if at < 0 {
 		return w, 0
 	}
-	b[w] = c
+	b[w] = escapeMeanings[at]
 	return w + 1, 2
 }
+
+// What may stand behind a backslash besides u, and what it means. fastjson 1 reads and old ones write the digits.
+const (
+	escapeLetters  = "\"\\/'btnvfr01234567"
+	escapeMeanings = "\"\\/'\b\t\n\v\f\r\x00\x01\x02\x03\x04\x05\x06\x07"
+)
 
 // unicode resolves \uXXXX, two of them for a surrogate pair. Half a pair becomes U+FFFD.
 func (r *lenient) unicode(w, i int) (int, int) {
@@ -102,16 +95,7 @@ func hexUnit(b []byte, pos int) (rune, bool) {
 	if len(b)-pos < 4 {
 		return 0, false
 	}
-	var u rune
-	for _, c := range b[pos : pos+4] {
-		switch {
-		case c-'0' <= 9:
-			u = u<<4 | rune(c-'0')
-		case c|0x20-'a' <= 5:
-			u = u<<4 | rune(c|0x20-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	return u, true
+	var u [2]byte
+	_, err := hex.Decode(u[:], b[pos:pos+4])
+	return rune(u[0])<<8 | rune(u[1]), err == nil
 }

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -67,20 +68,8 @@ func appendJSONString(dst []byte, text string) []byte {
 }
 
 func appendEscape(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\r':
-		return append(dst, '\\', 'r')
-	default:
-		return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xF])
+	if at := strings.IndexByte("\"\\\b\t\n\f\r", c); at >= 0 {
+		return append(dst, '\\', "\"\\btnfr"[at])
 	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xF])
 }

@@ -195,46 +195,30 @@ func isWordByte(c byte) bool {
 	return c > ' '
 }
 
-// skip reads over one value of any kind.
+// skip reads over one value of any kind, whose nesting is bounded by itself.
 func (r *lenient) skip() {
-	depth := 0
-	kinds := uint64(0) // one bit a level: 1 in an object. maxBodyDepth bits suffice.
-	for {
-		switch c := r.peek(); c {
-		case '"':
-			r.skipQuoted()
-		case '{', '[':
-			if depth >= maxBodyDepth {
-				r.fail("nested more than " + strconv.Itoa(maxBodyDepth) + " levels deep")
-				return
-			}
-			kinds <<= 1
-			if c == '{' {
-				kinds |= 1
-			}
-			depth++
-			r.pos++
-		case '}', ']':
-			if depth == 0 || (kinds&1 == 1) != (c == '}') {
-				r.expected("a value")
-				return
-			}
-			kinds >>= 1
-			depth--
-			r.pos++
-		case ',', ':':
-			if depth == 0 {
-				r.expected("a value")
-				return
-			}
-			r.pos++
-			continue
-		default:
-			r.word()
+	depth := r.depth
+	r.depth = 0
+	r.skipValue()
+	r.depth = depth
+}
+
+func (r *lenient) skipValue() {
+	switch r.peek() {
+	case '"':
+		r.skipQuoted()
+	case '{':
+		for more := r.open('{') && r.more('}'); more; more = r.more('}') {
+			r.skipValue()
+			r.colon()
+			r.skipValue()
 		}
-		if depth == 0 || r.failed {
-			return
+	case '[':
+		for more := r.open('[') && r.more(']'); more; more = r.more(']') {
+			r.skipValue()
 		}
+	default:
+		r.word()
 	}
 }
 

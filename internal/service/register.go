@@ -147,11 +147,7 @@ func (r *registrar) registerRemotes(ctx context.Context, lostOnly bool) {
 	if len(remotes) == 0 {
 		return
 	}
-	body, err := r.body()
-	if err != nil {
-		r.log.Error("could not encode the registration", "error", err)
-		return
-	}
+	body := r.body()
 	header := &protocol.RegisterBrokerRequestHeader{
 		BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, ClusterName: r.self.cluster, Compressed: true,
 		BodyCRC32: protocol.Some(protocol.BodyCRC32(body)),
@@ -170,7 +166,7 @@ func each(remotes []*remoteNames, do func(*remoteNames)) {
 	all.Wait()
 }
 
-func (r *registrar) body() ([]byte, error) {
+func (r *registrar) body() []byte {
 	said := &protocol.RegisterBrokerBody{}
 	wrapper := &said.TopicConfigSerializeWrapper
 	wrapper.DataVersion = protocol.DataVersion(r.topics.Version())

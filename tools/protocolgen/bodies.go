@@ -144,7 +144,13 @@ func emitBody(b *strings.Builder, bodies []body, body *body) {
 	}
 	b.WriteString("}\n")
 	if len(defaults) > 0 {
-		fmt.Fprintf(b, "\nfunc (b *%s) setDefaults() { *b = %s{%s} }\n", body.name, body.name, strings.Join(defaults, ", "))
+		fmt.Fprintf(
+			b,
+			"\nfunc (b *%s) setDefaults() { *b = %s{%s} }\n",
+			body.name,
+			body.name,
+			strings.Join(defaults, ", "),
+		)
 	}
 	fields := slices.Clone(body.fields)
 	if body.embeds != "" {
@@ -169,18 +175,8 @@ func call(bodies []body, f *bodyField) string {
 	switch kind := f.kind; {
 	case kind == "string" && f.optional:
 		return fmt.Sprintf("c.optText(%s, %s)", name, field)
-	case kind == "string":
-		return fmt.Sprintf("c.text(%s, %s)", name, field)
-	case kind == "bool":
-		return fmt.Sprintf("c.boolean(%s, %s)", name, field)
-	case kind == "float64":
-		return fmt.Sprintf("c.decimal(%s, %s)", name, field)
-	case kind == "LanguageCode":
-		return fmt.Sprintf("c.language(%s, %s)", name, field)
 	case f.date != "":
 		return fmt.Sprintf("c.timeField(%s, %q, %s)", name, f.date, field)
-	case kind == "int32", kind == "int64":
-		return fmt.Sprintf("c.%s(%s, %s)", kind, name, field)
 	case kind == "BitSet":
 		return fmt.Sprintf("c.bytes(%s, (*[]byte)(%s))", name, field)
 	case find(bodies, kind) != nil && find(bodies, kind).enum:
@@ -193,7 +189,7 @@ func call(bodies []body, f *bodyField) string {
 		key, value, _ := strings.Cut(kind[4:], "]")
 		return when(f, fmt.Sprintf("table(c, %s, %s, %s, %s)", name, field, keyKind(key), element(value)))
 	default:
-		return fmt.Sprintf("c.nested(%s, %s)", name, field)
+		return fmt.Sprintf("value(c, %s, %s, %s)", name, field, element(kind))
 	}
 }
 
@@ -212,6 +208,8 @@ func element(kind string) string {
 		return "textValue"
 	case kind == "int32", kind == "int64":
 		return kind + "Value"
+	case kind == "bool", kind == "float64", kind == "LanguageCode":
+		return map[string]string{"bool": "bool", "float64": "decimal", "LanguageCode": "language"}[kind] + "Value"
 	case strings.HasPrefix(kind, "[]"):
 		return "listValue(" + element(kind[2:]) + ")"
 	case strings.HasPrefix(kind, "map["):

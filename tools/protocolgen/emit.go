@@ -71,7 +71,9 @@ func emitCodeBlock(b *strings.Builder, codes []code, kind string) {
 	}
 	b.WriteString("\tdefault:\n\t\treturn strconv.Itoa(int(c))\n\t}\n}\n")
 	if kind == "request" {
-		b.WriteString("\n// Known reports whether Apache declares the code.\nfunc (c Code) Known() bool {\n\tswitch c {\n")
+		b.WriteString(
+			"\n// Known reports whether Apache declares the code.\nfunc (c Code) Known() bool {\n\tswitch c {\n",
+		)
 		fmt.Fprintf(b, "\tcase %s:\n\t\treturn true\n\t}\n\treturn false\n}\n", strings.Join(declared, ",\n\t\t"))
 	}
 }
@@ -248,7 +250,7 @@ func emitDecodeField(b *strings.Builder, f *field, mask string) {
 		fmt.Fprintf(b, "\t\t\tif value != \"\" {\n\t\t\t\treadInt(&r, &h.%[1]s.Value, key, value, 0)\n"+
 			"\t\t\t\th.%[1]s.Present = r.err == nil\n\t\t\t}\n", f.goName)
 	case f.kind == "bool":
-		fmt.Fprintf(b, "\t\t\tr.bool(&h.%s, value, %s)\n", f.goName, mask)
+		fmt.Fprintf(b, "\t\t\treadBool(&h.%s, value)\n", f.goName)
 	default:
 		fmt.Fprintf(b, "\t\t\treadInt(&r, &h.%s, key, value, %s)\n", f.goName, mask)
 	}
