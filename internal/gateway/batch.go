@@ -141,13 +141,11 @@ func (d *door) publishBatch(w http.ResponseWriter, r *http.Request) {
 	d.write(w, typeNDJSON, http.StatusOK, out)
 }
 
-func (m messages) PublishBatch(
-	ctx context.Context, in *v1.PublishBatchRequest, _ ...opt,
-) (*v1.PublishBatchResponse, error) {
+func (d *door) PublishBatch(ctx context.Context, in *v1.PublishBatchRequest) (*v1.PublishBatchResponse, error) {
 	if n := len(in.GetMessages()); n == 0 || n > maxBatchCount {
 		return nil, badRequest("%d messages, wanted 1 to %d", n, maxBatchCount)
 	}
-	b := &batch{door: m.door, ctx: ctx, topic: in.GetTopic(), header: incomingHeader(ctx)}
+	b := &batch{door: d, ctx: ctx, topic: in.GetTopic(), header: incomingHeader(ctx)}
 	for _, one := range in.GetMessages() {
 		b.add(one)
 	}

@@ -150,15 +150,11 @@ func (d *door) browse(
 	return out, err
 }
 
-func (m messages) BrowseQueue(
-	ctx context.Context, in *v1.BrowseQueueRequest, _ ...opt,
-) (*v1.BrowseResponse, error) {
-	return m.browse(ctx, in.GetTopic(), in.GetQueueId(), in.GetOffset(), in.GetMax())
+func (d *door) BrowseQueue(ctx context.Context, in *v1.BrowseQueueRequest) (*v1.BrowseResponse, error) {
+	return d.browse(ctx, in.GetTopic(), in.GetQueueId(), in.GetOffset(), in.GetMax())
 }
 
-func (m messages) FindMessages(
-	ctx context.Context, in *v1.FindMessagesRequest, _ ...opt,
-) (*v1.FindMessagesResponse, error) {
+func (d *door) FindMessages(ctx context.Context, in *v1.FindMessagesRequest) (*v1.FindMessagesResponse, error) {
 	if in.GetKey() == "" {
 		return nil, refuse(v2.Code_ILLEGAL_MESSAGE_KEY, "key is missing: ?key=")
 	}
@@ -166,7 +162,7 @@ func (m messages) FindMessages(
 	if err != nil {
 		return nil, err
 	}
-	found, err := m.find(ctx, &protocol.QueryMessageRequestHeader{
+	found, err := d.find(ctx, &protocol.QueryMessageRequestHeader{
 		Topic: in.GetTopic(), Key: in.GetKey(), MaxNum: most, BeginTimestamp: millis(in.GetBegin(), 0),
 		EndTimestamp: millis(in.GetEnd(), math.MaxInt64),
 	})
@@ -190,24 +186,24 @@ func (d *door) find(ctx context.Context, h *protocol.QueryMessageRequestHeader) 
 }
 
 // GetMessage looks for a message by the id its producer gave it, and by its place in the log.
-func (m messages) GetMessage(ctx context.Context, in *v1.GetMessageRequest, _ ...opt) (*v1.Message, error) {
+func (d *door) GetMessage(ctx context.Context, in *v1.GetMessageRequest) (*v1.Message, error) {
 	id, text := in.GetId(), "no message "+in.GetId()
 	var found []*v1.Message
 	var err error
 	if in.GetTopic() == "" {
 		text += "; a messageId is looked for in a topic: ?topic="
 	} else {
-		found, err = m.find(ctx, &protocol.QueryMessageRequestHeader{
+		found, err = d.find(ctx, &protocol.QueryMessageRequestHeader{
 			Topic: in.GetTopic(), Key: id, MaxNum: 1, EndTimestamp: math.MaxInt64,
 			UniqueKeyQuery: protocol.Some(true),
 		})
 	}
 	if _, offset, bad := message.ParseOffsetMsgID(id); bad == nil && err == nil && len(found) == 0 {
 		var answer remoting.Response
-		answer, err = m.call(ctx, protocol.ViewMessageByID,
+		answer, err = d.call(ctx, protocol.ViewMessageByID,
 			&protocol.ViewMessageRequestHeader{Offset: int64(offset)}, nil)
 		if err == nil || answer.Code == protocol.SystemError { // nothing is there
-			found, err = m.showAll(answer)
+			found, err = d.showAll(answer)
 		}
 		if len(found) > 0 && !strings.EqualFold(found[0].GetOffsetMessageId(), id) {
 			found = nil
@@ -223,8 +219,6 @@ func (m messages) GetMessage(ctx context.Context, in *v1.GetMessageRequest, _ ..
 }
 
 // TraceMessage returns what clients wrote to the trace topic about a message.
-func (m messages) TraceMessage(
-	ctx context.Context, in *v1.TraceMessageRequest, _ ...opt,
-) (*v1.FindMessagesResponse, error) {
-	return m.FindMessages(ctx, &v1.FindMessagesRequest{Topic: traceTopic, Key: in.GetId()})
+func (d *door) TraceMessage(ctx context.Context, in *v1.TraceMessageRequest) (*v1.FindMessagesResponse, error) {
+	return d.FindMessages(ctx, &v1.FindMessagesRequest{Topic: traceTopic, Key: in.GetId()})
 }

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"google.golang.org/grpc"
-
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
 )
@@ -127,6 +125,3 @@ func body[T any, P protocol.BodyOf[T]](answer remoting.Response, err error) (*T,
 	}
 	return protocol.DecodeBody[T, P](answer.Body)
 }
-
-// opt has no meaning for clients in this process; the generated code wants it.
-type opt = grpc.CallOption

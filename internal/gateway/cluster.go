@@ -13,13 +13,8 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// cluster is roquet.v1.ClusterService.
-type cluster struct{ *door }
-
-var _ v1.ClusterServiceClient = cluster{}
-
-func (c cluster) GetCluster(ctx context.Context, _ *v1.GetClusterRequest, _ ...opt) (*v1.Cluster, error) {
-	info, err := body[protocol.ClusterInfo](c.call(ctx, protocol.GetBrokerClusterInfo, nil, nil))
+func (d *door) GetCluster(ctx context.Context, _ *v1.GetClusterRequest) (*v1.Cluster, error) {
+	info, err := body[protocol.ClusterInfo](d.call(ctx, protocol.GetBrokerClusterInfo, nil, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -35,20 +30,16 @@ func (c cluster) GetCluster(ctx context.Context, _ *v1.GetClusterRequest, _ ...o
 	return out, nil
 }
 
-func (c cluster) ListBrokers(
-	ctx context.Context, _ *v1.ListBrokersRequest, _ ...opt,
-) (*v1.ListBrokersResponse, error) {
-	info, err := body[protocol.KVTable](c.call(ctx, protocol.GetBrokerRuntimeInfo, nil, nil))
+func (d *door) ListBrokers(ctx context.Context, _ *v1.ListBrokersRequest) (*v1.ListBrokersResponse, error) {
+	info, err := body[protocol.KVTable](d.call(ctx, protocol.GetBrokerRuntimeInfo, nil, nil))
 	if err != nil {
 		return nil, err
 	}
-	return &v1.ListBrokersResponse{Brokers: []*v1.Broker{{Name: c.cfg.BrokerName, Runtime: info.Table}}}, nil
+	return &v1.ListBrokersResponse{Brokers: []*v1.Broker{{Name: d.cfg.BrokerName, Runtime: info.Table}}}, nil
 }
 
-func (c cluster) ListClients(
-	ctx context.Context, _ *v1.ListClientsRequest, _ ...opt,
-) (*v1.ListClientsResponse, error) {
-	producers, err := body[protocol.ProducerTableInfo](c.call(ctx, protocol.GetAllProducerInfo, nil, nil))
+func (d *door) ListClients(ctx context.Context, _ *v1.ListClientsRequest) (*v1.ListClientsResponse, error) {
+	producers, err := body[protocol.ProducerTableInfo](d.call(ctx, protocol.GetAllProducerInfo, nil, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +52,9 @@ func (c cluster) ListClients(
 			})
 		}
 	}
-	all, err := c.listGroups(ctx, 0, 0)
+	all, err := d.listGroups(ctx, 0, 0)
 	for _, group := range all.GetGroups() {
-		online, err := groups(c).ListGroupClients(ctx, &v1.ListGroupClientsRequest{Group: group.GetName()})
+		online, err := d.ListGroupClients(ctx, &v1.ListGroupClientsRequest{Group: group.GetName()})
 		if err != nil {
 			return nil, err
 		}
@@ -73,8 +64,8 @@ func (c cluster) ListClients(
 	return out, err
 }
 
-func (c cluster) GetConfig(ctx context.Context, _ *v1.GetConfigRequest, _ ...opt) (*v1.Config, error) {
-	answer, err := c.call(ctx, protocol.GetBrokerConfig, nil, nil)
+func (d *door) GetConfig(ctx context.Context, _ *v1.GetConfigRequest) (*v1.Config, error) {
+	answer, err := d.call(ctx, protocol.GetBrokerConfig, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +78,7 @@ func (c cluster) GetConfig(ctx context.Context, _ *v1.GetConfigRequest, _ ...opt
 	return out, nil
 }
 
-func (c cluster) UpdateConfig(ctx context.Context, in *v1.UpdateConfigRequest, _ ...opt) (*v1.Config, error) {
+func (d *door) UpdateConfig(ctx context.Context, in *v1.UpdateConfigRequest) (*v1.Config, error) {
 	var text strings.Builder
 	for name, value := range in.GetValues() {
 		if name == "" || strings.ContainsAny(name, "=:#! ") || strings.ContainsAny(name+value, "\r\n\\") {
@@ -95,14 +86,14 @@ func (c cluster) UpdateConfig(ctx context.Context, in *v1.UpdateConfigRequest, _
 		}
 		text.WriteString(name + "=" + value + "\n")
 	}
-	if _, err := c.call(ctx, protocol.UpdateBrokerConfig, nil, []byte(text.String())); err != nil {
+	if _, err := d.call(ctx, protocol.UpdateBrokerConfig, nil, []byte(text.String())); err != nil {
 		return nil, err
 	}
-	return c.GetConfig(ctx, nil)
+	return d.GetConfig(ctx, nil)
 }
 
-func (c cluster) GetDefinitions(ctx context.Context, _ *v1.GetDefinitionsRequest, _ ...opt) (*v1.Definitions, error) {
-	all, err := c.listTopics(ctx, 0, 0)
+func (d *door) GetDefinitions(ctx context.Context, _ *v1.GetDefinitionsRequest) (*v1.Definitions, error) {
+	all, err := d.listTopics(ctx, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +103,14 @@ func (c cluster) GetDefinitions(ctx context.Context, _ *v1.GetDefinitionsRequest
 			out.Topics = append(out.Topics, t)
 		}
 	}
-	list, err := c.listGroups(ctx, 0, 0)
+	list, err := d.listGroups(ctx, 0, 0)
 	out.Groups = list.GetGroups()
 	return out, err
 }
 
-func (c cluster) PutDefinitions(
-	ctx context.Context, in *v1.PutDefinitionsRequest, _ ...opt,
-) (*v1.PutDefinitionsResponse, error) {
+func (d *door) PutDefinitions(ctx context.Context, in *v1.PutDefinitionsRequest) (*v1.PutDefinitionsResponse, error) {
 	for _, t := range in.GetDefinitions().GetTopics() {
-		_, err := topics(c).PutTopic(ctx, &v1.PutTopicRequest{
+		_, err := d.PutTopic(ctx, &v1.PutTopicRequest{
 			Topic: t.GetName(), ReadQueues: orUnset(t.GetReadQueues()), WriteQueues: orUnset(t.GetWriteQueues()),
 			Permission: t.GetPermission(), MessageType: t.GetMessageType(), Attributes: t.GetAttributes(),
 		})
@@ -130,7 +119,7 @@ func (c cluster) PutDefinitions(
 		}
 	}
 	for _, g := range in.GetDefinitions().GetGroups() {
-		_, err := groups(c).PutGroup(ctx, &v1.PutGroupRequest{
+		_, err := d.PutGroup(ctx, &v1.PutGroupRequest{
 			Group: g.GetName(), ConsumeEnabled: &g.ConsumeEnabled, Orderly: &g.Orderly,
 			BroadcastEnabled: &g.BroadcastEnabled, RetryMaxTimes: &g.RetryMaxTimes,
 		})

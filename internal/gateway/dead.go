@@ -47,33 +47,31 @@ func (d *door) deadLetters(ctx context.Context, group string) (topic string, nex
 	return topic, next, err
 }
 
-func (g groups) BrowseDeadLetters(
-	ctx context.Context, in *v1.BrowseDeadLettersRequest, _ ...opt,
-) (*v1.BrowseResponse, error) {
-	topic, next, err := g.deadLetters(ctx, in.GetGroup())
+func (d *door) BrowseDeadLetters(ctx context.Context, in *v1.BrowseDeadLettersRequest) (*v1.BrowseResponse, error) {
+	topic, next, err := d.deadLetters(ctx, in.GetGroup())
 	if err != nil || topic == "" {
 		return &v1.BrowseResponse{}, err
 	}
 	set(&next, in.Offset)
-	return g.browse(ctx, topic, 0, next, in.GetMax())
+	return d.browse(ctx, topic, 0, next, in.GetMax())
 }
 
 // RedriveDeadLetters publishes dead letters again, one after the other, and then notes how far it came: after a
 // crash in between, the last ones are published twice.
-func (g groups) RedriveDeadLetters(
-	ctx context.Context, in *v1.RedriveDeadLettersRequest, _ ...opt,
+func (d *door) RedriveDeadLetters(
+	ctx context.Context, in *v1.RedriveDeadLettersRequest,
 ) (*v1.RedriveDeadLettersResponse, error) {
 	left, err := limit("max", in.GetMax(), maxReceive, maxPage)
 	if err != nil {
 		return nil, err
 	}
 	out := &v1.RedriveDeadLettersResponse{}
-	topic, next, err := g.deadLetters(ctx, in.GetGroup())
+	topic, next, err := d.deadLetters(ctx, in.GetGroup())
 	if err != nil || topic == "" {
 		return out, err
 	}
 	for more := true; more && left > 0; {
-		answer, h, err := g.read(ctx, topic, 0, next, min(left, maxReceive))
+		answer, h, err := d.read(ctx, topic, 0, next, min(left, maxReceive))
 		if err != nil {
 			return nil, err
 		}
@@ -81,18 +79,18 @@ func (g groups) RedriveDeadLetters(
 		err = message.EachRecord(answer.Body, answer.Bodies, func(rec message.Record) error {
 			result := &v1.RedriveResult{Offset: int64(rec.QueueOffset())}
 			out.Results = append(out.Results, result)
-			err := g.redrive(ctx, rec, result)
+			err := d.redrive(ctx, rec, result)
 			if more = err == nil; more {
 				next, left = result.GetOffset()+1, left-1
 			} else {
-				_, result.Error = g.errorOf(err)
+				_, result.Error = d.errorOf(err)
 			}
 			return err
 		})
 		out.Remaining = max(h.MaxOffset-next, 0)
 		more = more && err == nil
 	}
-	_, err = g.call(ctx, protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequestHeader{
+	_, err = d.call(ctx, protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequestHeader{
 		ConsumerGroup: in.GetGroup(), Topic: topic, CommitOffset: next,
 	}, nil)
 	return out, err

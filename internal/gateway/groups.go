@@ -12,11 +12,6 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// groups is roquet.v1.GroupService.
-type groups struct{ *door }
-
-var _ v1.GroupServiceClient = groups{}
-
 // listGroups returns the groups from one on, count of them at most; count 0: all.
 func (d *door) listGroups(ctx context.Context, from, count int32) (*v1.ListGroupsResponse, error) {
 	h := &protocol.GetAllSubscriptionGroupRequestHeader{GroupSeq: from}
@@ -47,12 +42,12 @@ func groupOf(cfg *protocol.SubscriptionGroupConfig) *v1.Group {
 	}
 }
 
-func (g groups) ListGroups(ctx context.Context, in *v1.ListGroupsRequest, _ ...opt) (*v1.ListGroupsResponse, error) {
+func (d *door) ListGroups(ctx context.Context, in *v1.ListGroupsRequest) (*v1.ListGroupsResponse, error) {
 	from, count, err := page(in.GetPageSize(), in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	return g.listGroups(ctx, from, count)
+	return d.listGroups(ctx, from, count)
 }
 
 func (d *door) groupConfig(ctx context.Context, name string) (*protocol.SubscriptionGroupConfig, error) {
@@ -60,16 +55,16 @@ func (d *door) groupConfig(ctx context.Context, name string) (*protocol.Subscrip
 	return body[protocol.SubscriptionGroupConfig](d.call(ctx, protocol.GetSubscriptionGroupConfig, h, nil))
 }
 
-func (g groups) GetGroup(ctx context.Context, in *v1.GetGroupRequest, _ ...opt) (*v1.Group, error) {
-	cfg, err := g.groupConfig(ctx, in.GetGroup())
+func (d *door) GetGroup(ctx context.Context, in *v1.GetGroupRequest) (*v1.Group, error) {
+	cfg, err := d.groupConfig(ctx, in.GetGroup())
 	if err != nil {
 		return nil, err
 	}
 	return groupOf(cfg), nil
 }
 
-func (g groups) PutGroup(ctx context.Context, in *v1.PutGroupRequest, _ ...opt) (*v1.Group, error) {
-	cfg, err := g.groupConfig(ctx, in.GetGroup())
+func (d *door) PutGroup(ctx context.Context, in *v1.PutGroupRequest) (*v1.Group, error) {
+	cfg, err := d.groupConfig(ctx, in.GetGroup())
 	if isMissing(err, protocol.SubscriptionGroupNotExist) {
 		cfg, err = protocol.DecodeBody[protocol.SubscriptionGroupConfig]([]byte("{}")) // all defaults
 	}
@@ -81,28 +76,26 @@ func (g groups) PutGroup(ctx context.Context, in *v1.PutGroupRequest, _ ...opt) 
 	set(&cfg.ConsumeMessageOrderly, in.Orderly)
 	set(&cfg.ConsumeBroadcastEnable, in.BroadcastEnabled)
 	set(&cfg.RetryMaxTimes, in.RetryMaxTimes)
-	_, err = g.change(ctx, protocol.UpdateAndCreateSubscriptionGroup, nil, protocol.EncodeBody(cfg))
+	_, err = d.change(ctx, protocol.UpdateAndCreateSubscriptionGroup, nil, protocol.EncodeBody(cfg))
 	if err != nil {
 		return nil, err
 	}
-	return g.GetGroup(ctx, &v1.GetGroupRequest{Group: in.GetGroup()})
+	return d.GetGroup(ctx, &v1.GetGroupRequest{Group: in.GetGroup()})
 }
 
-func (g groups) DeleteGroup(
-	ctx context.Context, in *v1.DeleteGroupRequest, _ ...opt,
-) (*v1.DeleteGroupResponse, error) {
+func (d *door) DeleteGroup(ctx context.Context, in *v1.DeleteGroupRequest) (*v1.DeleteGroupResponse, error) {
 	h := &protocol.DeleteSubscriptionGroupRequestHeader{GroupName: in.GetGroup(), CleanOffset: true}
-	_, err := g.call(ctx, protocol.DeleteSubscriptionGroup, h, nil)
+	_, err := d.call(ctx, protocol.DeleteSubscriptionGroup, h, nil)
 	return &v1.DeleteGroupResponse{}, err
 }
 
 // GetLag tells how far a group is behind. Its dead letters are not its backlog.
-func (g groups) GetLag(ctx context.Context, in *v1.GetLagRequest, _ ...opt) (*v1.Lag, error) {
-	if _, err := g.groupConfig(ctx, in.GetGroup()); err != nil {
+func (d *door) GetLag(ctx context.Context, in *v1.GetLagRequest) (*v1.Lag, error) {
+	if _, err := d.groupConfig(ctx, in.GetGroup()); err != nil {
 		return nil, err
 	}
 	h := &protocol.GetConsumeStatsRequestHeader{ConsumerGroup: in.GetGroup(), Topic: in.GetTopic()}
-	stats, err := body[protocol.ConsumeStats](g.call(ctx, protocol.GetConsumeStats, h, nil))
+	stats, err := body[protocol.ConsumeStats](d.call(ctx, protocol.GetConsumeStats, h, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -123,11 +116,11 @@ func (g groups) GetLag(ctx context.Context, in *v1.GetLagRequest, _ ...opt) (*v1
 }
 
 // ListGroupClients lists a group's consumers; none when nobody is online.
-func (g groups) ListGroupClients(
-	ctx context.Context, in *v1.ListGroupClientsRequest, _ ...opt,
+func (d *door) ListGroupClients(
+	ctx context.Context, in *v1.ListGroupClientsRequest,
 ) (*v1.ListClientsResponse, error) {
 	h := &protocol.GetConsumerConnectionListRequestHeader{ConsumerGroup: in.GetGroup()}
-	online, err := body[protocol.ConsumerConnection](g.call(ctx, protocol.GetConsumerConnectionList, h, nil))
+	online, err := body[protocol.ConsumerConnection](d.call(ctx, protocol.GetConsumerConnectionList, h, nil))
 	switch {
 	case isMissing(err, protocol.ConsumerNotOnline):
 		return &v1.ListClientsResponse{}, nil
@@ -150,9 +143,7 @@ func (g groups) ListGroupClients(
 // atEnd as a time resets to the end of a queue.
 const atEnd = -1
 
-func (g groups) ResetOffsets(
-	ctx context.Context, in *v1.ResetOffsetsRequest, _ ...opt,
-) (*v1.ResetOffsetsResponse, error) {
+func (d *door) ResetOffsets(ctx context.Context, in *v1.ResetOffsetsRequest) (*v1.ResetOffsetsResponse, error) {
 	h := &protocol.ResetOffsetRequestHeader{
 		Group: in.GetGroup(), Topic: in.GetTopic(), QueueID: allQueues, IsForce: true,
 	}
@@ -173,7 +164,7 @@ func (g groups) ResetOffsets(
 	default:
 		return nil, badRequest("to is missing: EARLIEST, LATEST, TIMESTAMP or OFFSET")
 	}
-	reset, err := body[protocol.ResetOffsetBody](g.change(ctx, protocol.InvokeBrokerToResetOffset, h, nil))
+	reset, err := body[protocol.ResetOffsetBody](d.change(ctx, protocol.InvokeBrokerToResetOffset, h, nil))
 	if err != nil {
 		return nil, err
 	}

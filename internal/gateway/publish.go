@@ -20,11 +20,6 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// messages is roquet.v1.MessageService. Its methods are in the file of their family.
-type messages struct{ *door }
-
-var _ v1.MessageServiceClient = messages{}
-
 // headerPrefix begins the headers of raw bodies, both ways.
 const headerPrefix = "Roquet-"
 
@@ -171,14 +166,14 @@ func (d *door) publish(w http.ResponseWriter, r *http.Request) {
 }
 
 // Publish is never called: door.publish serves its route.
-func (messages) Publish(context.Context, *v1.PublishRequest, ...opt) (*v1.PublishResult, error) {
+func (*door) Publish(context.Context, *v1.PublishRequest) (*v1.PublishResult, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (m messages) Prepare(ctx context.Context, in *v1.PrepareRequest, _ ...opt) (*v1.PublishResult, error) {
-	o := m.outgoing(in.GetTopic(), in.GetMessage(), incomingHeader(ctx))
+func (d *door) Prepare(ctx context.Context, in *v1.PrepareRequest) (*v1.PublishResult, error) {
+	o := d.outgoing(in.GetTopic(), in.GetMessage(), incomingHeader(ctx))
 	o.system.MessageType = v2.MessageType_TRANSACTION
-	out, err := m.send(ctx, o)
+	out, err := d.send(ctx, o)
 	if err == nil {
 		id := opaque(in.GetTopic() + " " + out.GetMessageId())
 		out.TransactionId = &id
@@ -186,22 +181,22 @@ func (m messages) Prepare(ctx context.Context, in *v1.PrepareRequest, _ ...opt) 
 	return out, err
 }
 
-func (m messages) CommitTransaction(
-	ctx context.Context, in *v1.CommitTransactionRequest, _ ...opt,
+func (d *door) CommitTransaction(
+	ctx context.Context, in *v1.CommitTransactionRequest,
 ) (*v1.TransactionResponse, error) {
-	return m.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionCommit)
+	return d.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionCommit)
 }
 
-func (m messages) RollbackTransaction(
-	ctx context.Context, in *v1.RollbackTransactionRequest, _ ...opt,
+func (d *door) RollbackTransaction(
+	ctx context.Context, in *v1.RollbackTransactionRequest,
 ) (*v1.TransactionResponse, error) {
-	return m.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionRollback)
+	return d.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionRollback)
 }
 
 // nowhere as the place of a half message lets the broker find it by topic and id.
 const nowhere = -1
 
-func (m messages) endTransaction(
+func (d *door) endTransaction(
 	ctx context.Context, topic, id string, decision int32,
 ) (*v1.TransactionResponse, error) {
 	if topic == "" {
@@ -210,7 +205,7 @@ func (m messages) endTransaction(
 			return nil, refuse(v2.Code_INVALID_TRANSACTION_ID, "transaction id is malformed")
 		}
 	}
-	answer, err := m.change(ctx, protocol.EndTransaction, &protocol.EndTransactionRequestHeader{
+	answer, err := d.change(ctx, protocol.EndTransaction, &protocol.EndTransactionRequestHeader{
 		Topic: topic, TranStateTableOffset: nowhere, CommitLogOffset: nowhere,
 		CommitOrRollback: decision, MsgID: id, TransactionID: id,
 	}, nil)
@@ -220,9 +215,9 @@ func (m messages) endTransaction(
 	return &v1.TransactionResponse{}, err
 }
 
-func (m messages) Recall(ctx context.Context, in *v1.RecallRequest, _ ...opt) (*v1.RecallResponse, error) {
+func (d *door) Recall(ctx context.Context, in *v1.RecallRequest) (*v1.RecallResponse, error) {
 	h := &protocol.RecallMessageRequestHeader{Topic: in.GetTopic(), RecallHandle: in.GetRecallHandle()}
-	answer, err := m.change(ctx, protocol.RecallMessage, h, nil)
+	answer, err := d.change(ctx, protocol.RecallMessage, h, nil)
 	out := &v1.RecallResponse{}
 	if h, ok := answer.Header.(*protocol.RecallMessageResponseHeader); ok {
 		out.MessageId = h.MsgID

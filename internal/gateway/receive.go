@@ -105,8 +105,8 @@ func (d *door) receive(ctx context.Context, in *v1.ReceiveRequest) ([]*v1.Messag
 	return found, nil
 }
 
-func (m messages) Receive(ctx context.Context, in *v1.ReceiveRequest, _ ...opt) (*v1.ReceiveResponse, error) {
-	found, err := m.receive(ctx, in)
+func (d *door) Receive(ctx context.Context, in *v1.ReceiveRequest) (*v1.ReceiveResponse, error) {
+	found, err := d.receive(ctx, in)
 	return &v1.ReceiveResponse{Messages: found}, err
 }
 

@@ -66,7 +66,7 @@ type Server struct {
 	listener *remoting.ConnListener
 }
 
-// door answers requests.
+// door answers requests. It is the services of roquet.v1; their methods are in the file of their family.
 type door struct {
 	cfg       Config
 	log       *slog.Logger
@@ -97,11 +97,11 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 	)
 	ctx := context.Background()
 	err := errors.Join(
-		v1.RegisterTopicServiceHandlerClient(ctx, d.plain, topics{d}),
-		v1.RegisterMessageServiceHandlerClient(ctx, d.plain, messages{d}),
-		v1.RegisterGroupServiceHandlerClient(ctx, d.plain, groups{d}),
-		v1.RegisterClusterServiceHandlerClient(ctx, d.plain, cluster{d}),
-		v1.RegisterUserServiceHandlerClient(ctx, d.plain, users{d}),
+		v1.RegisterTopicServiceHandlerServer(ctx, d.plain, d),
+		v1.RegisterMessageServiceHandlerServer(ctx, d.plain, d),
+		v1.RegisterGroupServiceHandlerServer(ctx, d.plain, d),
+		v1.RegisterClusterServiceHandlerServer(ctx, d.plain, d),
+		v1.RegisterUserServiceHandlerServer(ctx, d.plain, d),
 	)
 	mux := http.NewServeMux()
 	for pattern, handler := range map[string]http.HandlerFunc{

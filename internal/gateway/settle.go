@@ -102,12 +102,12 @@ func (d *door) giveBack(ctx context.Context, group string, lost []*v1.Message) {
 // ackAll acknowledges; what fails is received again.
 func (d *door) ackAll(ctx context.Context, group string, written []*v1.Message) {
 	ctx = context.WithoutCancel(ctx)
-	_, _ = messages{d}.Ack(ctx, &v1.AckRequest{Group: group, ReceiptHandles: handlesOf(written)})
+	_, _ = d.Ack(ctx, &v1.AckRequest{Group: group, ReceiptHandles: handlesOf(written)})
 }
 
-func (m messages) Ack(ctx context.Context, in *v1.AckRequest, _ ...opt) (*v1.SettleResponse, error) {
-	return m.settle(in.GetReceiptHandles(), func(h *handle) error {
-		answer, err := m.call(ctx, protocol.BatchAckMessage, &protocol.AckReceiptsRequestHeader{
+func (d *door) Ack(ctx context.Context, in *v1.AckRequest) (*v1.SettleResponse, error) {
+	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
+		answer, err := d.call(ctx, protocol.BatchAckMessage, &protocol.AckReceiptsRequestHeader{
 			ConsumerGroup: in.GetGroup(), Topic: h.topic, Handles: []string{h.receipt},
 		}, nil)
 		if r, ok := answer.Header.(*protocol.AckReceiptsResponseHeader); ok && err == nil && r.Refused[0] != nil {
@@ -117,30 +117,30 @@ func (m messages) Ack(ctx context.Context, in *v1.AckRequest, _ ...opt) (*v1.Set
 	})
 }
 
-func (m messages) Nack(ctx context.Context, in *v1.NackRequest, _ ...opt) (*v1.SettleResponse, error) {
+func (d *door) Nack(ctx context.Context, in *v1.NackRequest) (*v1.SettleResponse, error) {
 	delay, err := duration("delay", in.GetDelay(), 0, 0, mostInvisible)
 	if err != nil {
 		return nil, err
 	}
-	return m.settle(in.GetReceiptHandles(), func(h *handle) error {
-		return m.hide(ctx, in.GetGroup(), h, delay, false)
+	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
+		return d.hide(ctx, in.GetGroup(), h, delay, false)
 	})
 }
 
-func (m messages) Extend(ctx context.Context, in *v1.ExtendRequest, _ ...opt) (*v1.SettleResponse, error) {
+func (d *door) Extend(ctx context.Context, in *v1.ExtendRequest) (*v1.SettleResponse, error) {
 	invisible, err := duration("invisible", in.GetInvisible(), defaultInvisible, leastInvisible, mostInvisible)
 	if err != nil {
 		return nil, err
 	}
-	return m.settle(in.GetReceiptHandles(), func(h *handle) error {
-		return m.hide(ctx, in.GetGroup(), h, invisible, false)
+	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
+		return d.hide(ctx, in.GetGroup(), h, invisible, false)
 	})
 }
 
 // DeadLetter moves messages to the dead letters of their group. Source: ForwardMessageToDLQActivity.java.
-func (m messages) DeadLetter(ctx context.Context, in *v1.DeadLetterRequest, _ ...opt) (*v1.SettleResponse, error) {
-	return m.settle(in.GetReceiptHandles(), func(h *handle) error {
-		_, err := m.call(ctx, protocol.ConsumerSendMsgBack, &protocol.ForwardReceiptRequestHeader{
+func (d *door) DeadLetter(ctx context.Context, in *v1.DeadLetterRequest) (*v1.SettleResponse, error) {
+	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
+		_, err := d.call(ctx, protocol.ConsumerSendMsgBack, &protocol.ForwardReceiptRequestHeader{
 			ConsumerGroup: in.GetGroup(), Topic: h.topic, Handle: h.receipt,
 		}, nil)
 		return err

@@ -25,10 +25,8 @@ const (
 )
 
 // Stream is never called: door.stream serves its route.
-func (messages) Stream(
-	context.Context, *v1.StreamRequest, ...opt,
-) (grpc.ServerStreamingClient[v1.Message], error) {
-	return nil, errors.ErrUnsupported
+func (*door) Stream(*v1.StreamRequest, grpc.ServerStreamingServer[v1.Message]) error {
+	return errors.ErrUnsupported
 }
 
 // streaming is one stream.

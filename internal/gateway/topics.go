@@ -17,11 +17,6 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// topics is roquet.v1.TopicService.
-type topics struct{ *door }
-
-var _ v1.TopicServiceClient = topics{}
-
 const (
 	maxPage          = 1000
 	defaultPage      = 100
@@ -90,12 +85,12 @@ func topicOf(cfg *protocol.TopicConfig) *v1.Topic {
 	}
 }
 
-func (t topics) ListTopics(ctx context.Context, in *v1.ListTopicsRequest, _ ...opt) (*v1.ListTopicsResponse, error) {
+func (d *door) ListTopics(ctx context.Context, in *v1.ListTopicsRequest) (*v1.ListTopicsResponse, error) {
 	from, count, err := page(in.GetPageSize(), in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	return t.listTopics(ctx, from, count)
+	return d.listTopics(ctx, from, count)
 }
 
 func (d *door) topicConfig(ctx context.Context, name string) (*protocol.TopicConfigAndQueueMapping, error) {
@@ -103,8 +98,8 @@ func (d *door) topicConfig(ctx context.Context, name string) (*protocol.TopicCon
 	return body[protocol.TopicConfigAndQueueMapping](d.call(ctx, protocol.GetTopicConfig, h, nil))
 }
 
-func (t topics) GetTopic(ctx context.Context, in *v1.GetTopicRequest, _ ...opt) (*v1.Topic, error) {
-	cfg, err := t.topicConfig(ctx, in.GetTopic())
+func (d *door) GetTopic(ctx context.Context, in *v1.GetTopicRequest) (*v1.Topic, error) {
+	cfg, err := d.topicConfig(ctx, in.GetTopic())
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +119,8 @@ func isMissing(err error, code protocol.ResponseCode) bool {
 	return errors.As(err, &answered) && answered.Code == code
 }
 
-func (t topics) PutTopic(ctx context.Context, in *v1.PutTopicRequest, _ ...opt) (*v1.Topic, error) {
-	cfg, err := t.topicConfig(ctx, in.GetTopic())
+func (d *door) PutTopic(ctx context.Context, in *v1.PutTopicRequest) (*v1.Topic, error) {
+	cfg, err := d.topicConfig(ctx, in.GetTopic())
 	if isMissing(err, protocol.TopicNotExist) {
 		cfg, err = protocol.DecodeBody[protocol.TopicConfigAndQueueMapping]([]byte("{}")) // all defaults
 		if in.Queues == nil && err == nil {
@@ -146,7 +141,7 @@ func (t topics) PutTopic(ctx context.Context, in *v1.PutTopicRequest, _ ...opt) 
 	if p := in.GetPermission(); p != v1.Permission_PERMISSION_UNSPECIFIED {
 		cfg.Perm = int32(p)
 	}
-	_, err = t.change(ctx, protocol.UpdateAndCreateTopic, &protocol.CreateTopicRequestHeader{
+	_, err = d.change(ctx, protocol.UpdateAndCreateTopic, &protocol.CreateTopicRequestHeader{
 		Topic: in.GetTopic(), DefaultTopic: defaultTopic, ReadQueueNums: cfg.ReadQueueNums,
 		WriteQueueNums: cfg.WriteQueueNums, Perm: cfg.Perm, TopicFilterType: cfg.TopicFilterType,
 		TopicSysFlag: protocol.Some(cfg.TopicSysFlag), Order: cfg.Order, Attributes: attributes,
@@ -154,7 +149,7 @@ func (t topics) PutTopic(ctx context.Context, in *v1.PutTopicRequest, _ ...opt) 
 	if err != nil {
 		return nil, err
 	}
-	return t.GetTopic(ctx, &v1.GetTopicRequest{Topic: in.GetTopic()})
+	return d.GetTopic(ctx, &v1.GetTopicRequest{Topic: in.GetTopic()})
 }
 
 // attributeChanges are the attributes that a request sets and that are not so yet, as the native protocol has
@@ -181,16 +176,14 @@ func attributeChanges(now map[string]string, in *v1.PutTopicRequest) (string, er
 	return strings.Join(changes, ","), nil
 }
 
-func (t topics) DeleteTopic(
-	ctx context.Context, in *v1.DeleteTopicRequest, _ ...opt,
-) (*v1.DeleteTopicResponse, error) {
-	_, err := t.call(ctx, protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequestHeader{Topic: in.GetTopic()}, nil)
+func (d *door) DeleteTopic(ctx context.Context, in *v1.DeleteTopicRequest) (*v1.DeleteTopicResponse, error) {
+	_, err := d.call(ctx, protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequestHeader{Topic: in.GetTopic()}, nil)
 	return &v1.DeleteTopicResponse{}, err
 }
 
-func (t topics) GetTopicStats(ctx context.Context, in *v1.GetTopicStatsRequest, _ ...opt) (*v1.TopicStats, error) {
+func (d *door) GetTopicStats(ctx context.Context, in *v1.GetTopicStatsRequest) (*v1.TopicStats, error) {
 	h := &protocol.GetTopicStatsInfoRequestHeader{Topic: in.GetTopic()}
-	table, err := body[protocol.TopicStatsTable](t.call(ctx, protocol.GetTopicStatsInfo, h, nil))
+	table, err := body[protocol.TopicStatsTable](d.call(ctx, protocol.GetTopicStatsInfo, h, nil))
 	if err != nil {
 		return nil, err
 	}

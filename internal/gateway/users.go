@@ -11,19 +11,14 @@ import (
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
-// users is roquet.v1.UserService.
-type users struct{ *door }
-
-var _ v1.UserServiceClient = users{}
-
 const subjectPrefix = "User:" // of what rules are for
 
 func userOf(u *protocol.UserInfo) *v1.User {
 	return &v1.User{Name: u.Username, Type: u.UserType, Status: u.UserStatus}
 }
 
-func (s users) ListUsers(ctx context.Context, in *v1.ListUsersRequest, _ ...opt) (*v1.ListUsersResponse, error) {
-	answer, err := s.call(ctx, protocol.AuthListUser, &protocol.ListUsersRequestHeader{Filter: in.GetFilter()}, nil)
+func (d *door) ListUsers(ctx context.Context, in *v1.ListUsersRequest) (*v1.ListUsersResponse, error) {
+	answer, err := d.call(ctx, protocol.AuthListUser, &protocol.ListUsersRequestHeader{Filter: in.GetFilter()}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +30,8 @@ func (s users) ListUsers(ctx context.Context, in *v1.ListUsersRequest, _ ...opt)
 	return out, err
 }
 
-func (s users) GetUser(ctx context.Context, in *v1.GetUserRequest, _ ...opt) (*v1.User, error) {
-	answer, err := s.call(ctx, protocol.AuthGetUser, &protocol.GetUserRequestHeader{Username: in.GetUser()}, nil)
+func (d *door) GetUser(ctx context.Context, in *v1.GetUserRequest) (*v1.User, error) {
+	answer, err := d.call(ctx, protocol.AuthGetUser, &protocol.GetUserRequestHeader{Username: in.GetUser()}, nil)
 	if err == nil && len(answer.Body) == 0 {
 		return nil, refuse(v2.Code_NOT_FOUND, "there is no user %s", in.GetUser())
 	}
@@ -47,24 +42,24 @@ func (s users) GetUser(ctx context.Context, in *v1.GetUserRequest, _ ...opt) (*v
 	return userOf(u), nil
 }
 
-func (s users) PutUser(ctx context.Context, in *v1.PutUserRequest, _ ...opt) (*v1.User, error) {
+func (d *door) PutUser(ctx context.Context, in *v1.PutUserRequest) (*v1.User, error) {
 	info := protocol.EncodeBody(&protocol.UserInfo{
 		Password: in.GetSecret(), UserType: in.GetType(), UserStatus: in.GetStatus(),
 	})
-	known, err := s.call(ctx, protocol.AuthGetUser, &protocol.GetUserRequestHeader{Username: in.GetUser()}, nil)
+	known, err := d.call(ctx, protocol.AuthGetUser, &protocol.GetUserRequestHeader{Username: in.GetUser()}, nil)
 	switch {
 	case err != nil:
 	case len(known.Body) == 0:
-		_, err = s.call(ctx, protocol.AuthCreateUser, &protocol.CreateUserRequestHeader{Username: in.GetUser()}, info)
+		_, err = d.call(ctx, protocol.AuthCreateUser, &protocol.CreateUserRequestHeader{Username: in.GetUser()}, info)
 	default:
-		_, err = s.call(ctx, protocol.AuthUpdateUser, &protocol.UpdateUserRequestHeader{Username: in.GetUser()}, info)
+		_, err = d.call(ctx, protocol.AuthUpdateUser, &protocol.UpdateUserRequestHeader{Username: in.GetUser()}, info)
 	}
 	// Whoever made the first user is asked for credentials from now on, so the answer asks nothing more.
 	return &v1.User{Name: in.GetUser(), Type: in.GetType(), Status: in.GetStatus()}, err
 }
 
-func (s users) DeleteUser(ctx context.Context, in *v1.DeleteUserRequest, _ ...opt) (*v1.DeleteUserResponse, error) {
-	_, err := s.call(ctx, protocol.AuthDeleteUser, &protocol.DeleteUserRequestHeader{Username: in.GetUser()}, nil)
+func (d *door) DeleteUser(ctx context.Context, in *v1.DeleteUserRequest) (*v1.DeleteUserResponse, error) {
+	_, err := d.call(ctx, protocol.AuthDeleteUser, &protocol.DeleteUserRequestHeader{Username: in.GetUser()}, nil)
 	return &v1.DeleteUserResponse{}, err
 }
 
@@ -81,9 +76,9 @@ func aclOf(info *protocol.AclInfo) *v1.Acl {
 	return out
 }
 
-func (s users) ListAcls(ctx context.Context, in *v1.ListAclsRequest, _ ...opt) (*v1.ListAclsResponse, error) {
+func (d *door) ListAcls(ctx context.Context, in *v1.ListAclsRequest) (*v1.ListAclsResponse, error) {
 	h := &protocol.ListAclsRequestHeader{SubjectFilter: in.GetSubject(), ResourceFilter: in.GetResource()}
-	answer, err := s.call(ctx, protocol.AuthListACL, h, nil)
+	answer, err := d.call(ctx, protocol.AuthListACL, h, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +90,9 @@ func (s users) ListAcls(ctx context.Context, in *v1.ListAclsRequest, _ ...opt) (
 	return out, err
 }
 
-func (s users) GetAcl(ctx context.Context, in *v1.GetAclRequest, _ ...opt) (*v1.Acl, error) {
+func (d *door) GetAcl(ctx context.Context, in *v1.GetAclRequest) (*v1.Acl, error) {
 	subject := subjectPrefix + in.GetUser()
-	answer, err := s.call(ctx, protocol.AuthGetACL, &protocol.GetAclRequestHeader{Subject: subject}, nil)
+	answer, err := d.call(ctx, protocol.AuthGetACL, &protocol.GetAclRequestHeader{Subject: subject}, nil)
 	if err == nil && len(answer.Body) == 0 {
 		return &v1.Acl{Subject: subject}, nil
 	}
@@ -108,7 +103,7 @@ func (s users) GetAcl(ctx context.Context, in *v1.GetAclRequest, _ ...opt) (*v1.
 	return aclOf(info), nil
 }
 
-func (s users) PutAcl(ctx context.Context, in *v1.PutAclRequest, _ ...opt) (*v1.Acl, error) {
+func (d *door) PutAcl(ctx context.Context, in *v1.PutAclRequest) (*v1.Acl, error) {
 	info := &protocol.AclInfo{Subject: subjectPrefix + in.GetUser()}
 	for _, r := range in.GetRules() {
 		e := protocol.PolicyEntryInfo{
@@ -121,14 +116,14 @@ func (s users) PutAcl(ctx context.Context, in *v1.PutAclRequest, _ ...opt) (*v1.
 		})
 	}
 	h := &protocol.UpdateAclRequestHeader{Subject: info.Subject}
-	if _, err := s.call(ctx, protocol.AuthUpdateACL, h, protocol.EncodeBody(info)); err != nil {
+	if _, err := d.call(ctx, protocol.AuthUpdateACL, h, protocol.EncodeBody(info)); err != nil {
 		return nil, err
 	}
-	return s.GetAcl(ctx, &v1.GetAclRequest{User: in.GetUser()})
+	return d.GetAcl(ctx, &v1.GetAclRequest{User: in.GetUser()})
 }
 
-func (s users) DeleteAcl(ctx context.Context, in *v1.DeleteAclRequest, _ ...opt) (*v1.DeleteAclResponse, error) {
-	_, err := s.call(ctx, protocol.AuthDeleteACL, &protocol.DeleteAclRequestHeader{
+func (d *door) DeleteAcl(ctx context.Context, in *v1.DeleteAclRequest) (*v1.DeleteAclResponse, error) {
+	_, err := d.call(ctx, protocol.AuthDeleteACL, &protocol.DeleteAclRequestHeader{
 		Subject: subjectPrefix + in.GetUser(), Resource: in.GetResource(), PolicyType: in.GetPolicy(),
 	}, nil)
 	return &v1.DeleteAclResponse{}, err

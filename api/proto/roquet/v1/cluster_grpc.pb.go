@@ -131,7 +131,7 @@ func (c *clusterServiceClient) PutDefinitions(ctx context.Context, in *PutDefini
 }
 
 // ClusterServiceServer is the server API for ClusterService service.
-// All implementations must embed UnimplementedClusterServiceServer
+// All implementations should embed UnimplementedClusterServiceServer
 // for forward compatibility.
 //
 // The server and those beside it.
@@ -150,10 +150,9 @@ type ClusterServiceServer interface {
 	GetDefinitions(context.Context, *GetDefinitionsRequest) (*Definitions, error)
 	// PutDefinitions creates or changes topics and groups, as GetDefinitions exported them.
 	PutDefinitions(context.Context, *PutDefinitionsRequest) (*PutDefinitionsResponse, error)
-	mustEmbedUnimplementedClusterServiceServer()
 }
 
-// UnimplementedClusterServiceServer must be embedded to have
+// UnimplementedClusterServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -181,8 +180,7 @@ func (UnimplementedClusterServiceServer) GetDefinitions(context.Context, *GetDef
 func (UnimplementedClusterServiceServer) PutDefinitions(context.Context, *PutDefinitionsRequest) (*PutDefinitionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PutDefinitions not implemented")
 }
-func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
-func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
+func (UnimplementedClusterServiceServer) testEmbeddedByValue() {}
 
 // UnsafeClusterServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to ClusterServiceServer will

@@ -160,7 +160,7 @@ func (c *groupServiceClient) RedriveDeadLetters(ctx context.Context, in *Redrive
 }
 
 // GroupServiceServer is the server API for GroupService service.
-// All implementations must embed UnimplementedGroupServiceServer
+// All implementations should embed UnimplementedGroupServiceServer
 // for forward compatibility.
 //
 // Consumer groups.
@@ -186,10 +186,9 @@ type GroupServiceServer interface {
 	// RedriveDeadLetters publishes dead letters again to the topics they came from, each once: the next call goes on where
 	// this one ended. They stay where they are.
 	RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error)
-	mustEmbedUnimplementedGroupServiceServer()
 }
 
-// UnimplementedGroupServiceServer must be embedded to have
+// UnimplementedGroupServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -223,8 +222,7 @@ func (UnimplementedGroupServiceServer) BrowseDeadLetters(context.Context, *Brows
 func (UnimplementedGroupServiceServer) RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RedriveDeadLetters not implemented")
 }
-func (UnimplementedGroupServiceServer) mustEmbedUnimplementedGroupServiceServer() {}
-func (UnimplementedGroupServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedGroupServiceServer) testEmbeddedByValue() {}
 
 // UnsafeGroupServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to GroupServiceServer will

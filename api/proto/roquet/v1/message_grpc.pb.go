@@ -262,7 +262,7 @@ func (c *messageServiceClient) TraceMessage(ctx context.Context, in *TraceMessag
 }
 
 // MessageServiceServer is the server API for MessageService service.
-// All implementations must embed UnimplementedMessageServiceServer
+// All implementations should embed UnimplementedMessageServiceServer
 // for forward compatibility.
 //
 // Messages: publishing, receiving, settling what was received, looking without receiving.
@@ -304,10 +304,9 @@ type MessageServiceServer interface {
 	GetMessage(context.Context, *GetMessageRequest) (*Message, error)
 	// TraceMessage returns the trace that clients wrote of a message, as the messages of the trace topic.
 	TraceMessage(context.Context, *TraceMessageRequest) (*FindMessagesResponse, error)
-	mustEmbedUnimplementedMessageServiceServer()
 }
 
-// UnimplementedMessageServiceServer must be embedded to have
+// UnimplementedMessageServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -362,8 +361,7 @@ func (UnimplementedMessageServiceServer) GetMessage(context.Context, *GetMessage
 func (UnimplementedMessageServiceServer) TraceMessage(context.Context, *TraceMessageRequest) (*FindMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TraceMessage not implemented")
 }
-func (UnimplementedMessageServiceServer) mustEmbedUnimplementedMessageServiceServer() {}
-func (UnimplementedMessageServiceServer) testEmbeddedByValue()                        {}
+func (UnimplementedMessageServiceServer) testEmbeddedByValue() {}
 
 // UnsafeMessageServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to MessageServiceServer will

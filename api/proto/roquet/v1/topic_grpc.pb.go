@@ -106,7 +106,7 @@ func (c *topicServiceClient) GetTopicStats(ctx context.Context, in *GetTopicStat
 }
 
 // TopicServiceServer is the server API for TopicService service.
-// All implementations must embed UnimplementedTopicServiceServer
+// All implementations should embed UnimplementedTopicServiceServer
 // for forward compatibility.
 //
 // Topics.
@@ -122,10 +122,9 @@ type TopicServiceServer interface {
 	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
 	// GetTopicStats tells where the queues of a topic begin and end.
 	GetTopicStats(context.Context, *GetTopicStatsRequest) (*TopicStats, error)
-	mustEmbedUnimplementedTopicServiceServer()
 }
 
-// UnimplementedTopicServiceServer must be embedded to have
+// UnimplementedTopicServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -147,8 +146,7 @@ func (UnimplementedTopicServiceServer) DeleteTopic(context.Context, *DeleteTopic
 func (UnimplementedTopicServiceServer) GetTopicStats(context.Context, *GetTopicStatsRequest) (*TopicStats, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTopicStats not implemented")
 }
-func (UnimplementedTopicServiceServer) mustEmbedUnimplementedTopicServiceServer() {}
-func (UnimplementedTopicServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedTopicServiceServer) testEmbeddedByValue() {}
 
 // UnsafeTopicServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to TopicServiceServer will

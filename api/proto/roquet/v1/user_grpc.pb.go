@@ -145,7 +145,7 @@ func (c *userServiceClient) DeleteAcl(ctx context.Context, in *DeleteAclRequest,
 }
 
 // UserServiceServer is the server API for UserService service.
-// All implementations must embed UnimplementedUserServiceServer
+// All implementations should embed UnimplementedUserServiceServer
 // for forward compatibility.
 //
 // Users and what they may do.
@@ -167,10 +167,9 @@ type UserServiceServer interface {
 	PutAcl(context.Context, *PutAclRequest) (*Acl, error)
 	// DeleteAcl deletes the rules of a subject for a resource, or all of them.
 	DeleteAcl(context.Context, *DeleteAclRequest) (*DeleteAclResponse, error)
-	mustEmbedUnimplementedUserServiceServer()
 }
 
-// UnimplementedUserServiceServer must be embedded to have
+// UnimplementedUserServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -201,8 +200,7 @@ func (UnimplementedUserServiceServer) PutAcl(context.Context, *PutAclRequest) (*
 func (UnimplementedUserServiceServer) DeleteAcl(context.Context, *DeleteAclRequest) (*DeleteAclResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteAcl not implemented")
 }
-func (UnimplementedUserServiceServer) mustEmbedUnimplementedUserServiceServer() {}
-func (UnimplementedUserServiceServer) testEmbeddedByValue()                     {}
+func (UnimplementedUserServiceServer) testEmbeddedByValue() {}
 
 // UnsafeUserServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to UserServiceServer will

@@ -284,7 +284,7 @@ func (c *messagingServiceClient) SyncLiteSubscription(ctx context.Context, in *S
 }
 
 // MessagingServiceServer is the server API for MessagingService service.
-// All implementations must embed UnimplementedMessagingServiceServer
+// All implementations should embed UnimplementedMessagingServiceServer
 // for forward compatibility.
 //
 // What clients call. Every rpc answers OK on the gRPC level; the outcome is in the Status inside.
@@ -323,10 +323,9 @@ type MessagingServiceServer interface {
 	RecallMessage(context.Context, *RecallMessageRequest) (*RecallMessageResponse, error)
 	// SyncLiteSubscription changes a client's lite topics.
 	SyncLiteSubscription(context.Context, *SyncLiteSubscriptionRequest) (*SyncLiteSubscriptionResponse, error)
-	mustEmbedUnimplementedMessagingServiceServer()
 }
 
-// UnimplementedMessagingServiceServer must be embedded to have
+// UnimplementedMessagingServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -384,8 +383,7 @@ func (UnimplementedMessagingServiceServer) RecallMessage(context.Context, *Recal
 func (UnimplementedMessagingServiceServer) SyncLiteSubscription(context.Context, *SyncLiteSubscriptionRequest) (*SyncLiteSubscriptionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SyncLiteSubscription not implemented")
 }
-func (UnimplementedMessagingServiceServer) mustEmbedUnimplementedMessagingServiceServer() {}
-func (UnimplementedMessagingServiceServer) testEmbeddedByValue()                          {}
+func (UnimplementedMessagingServiceServer) testEmbeddedByValue() {}
 
 // UnsafeMessagingServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to MessagingServiceServer will
