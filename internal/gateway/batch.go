@@ -31,7 +31,7 @@ type batch struct {
 	door    *door
 	ctx     context.Context
 	topic   string
-	header  http.Header
+	header  func(name string) string
 	results []*v1.PublishResult
 	calls   []batchCall
 	chunk   batchCall                          // not begun yet
@@ -113,7 +113,7 @@ func (d *door) publishBatch(w http.ResponseWriter, r *http.Request) {
 		d.servePlain(w, r)
 		return
 	}
-	b := &batch{door: d, ctx: r.Context(), topic: r.PathValue("topic"), header: r.Header}
+	b := &batch{door: d, ctx: r.Context(), topic: r.PathValue("topic"), header: r.Header.Get}
 	lines := bufio.NewScanner(http.MaxBytesReader(w, r.Body, maxNDJSONBytes))
 	lines.Buffer(make([]byte, 0, 64<<10), int(d.maxBody()))
 	for lines.Scan() && len(b.results) < maxBatchCount {
@@ -145,7 +145,7 @@ func (d *door) PublishBatch(ctx context.Context, in *v1.PublishBatchRequest) (*v
 	if n := len(in.GetMessages()); n == 0 || n > maxBatchCount {
 		return nil, badRequest("%d messages, wanted 1 to %d", n, maxBatchCount)
 	}
-	b := &batch{door: d, ctx: ctx, topic: in.GetTopic(), header: incomingHeader(ctx)}
+	b := &batch{door: d, ctx: ctx, topic: in.GetTopic(), header: headerOf(ctx)}
 	for _, one := range in.GetMessages() {
 		b.add(one)
 	}

@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -132,17 +131,8 @@ func (d *door) servePlain(w http.ResponseWriter, r *http.Request) {
 			d.fail(w, err)
 			return
 		}
-		r = r.WithContext(context.WithValue(r.Context(), headerKey{}, r.Header))
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	r.Header.Set("Content-Type", typeJSON) // there is one codec for all, and no complaint about what is not looked at
 	d.plain.ServeHTTP(w, r)
-}
-
-type headerKey struct{}
-
-// incomingHeader is the header of a request that went through servePlain with a body.
-func incomingHeader(ctx context.Context) http.Header {
-	header, _ := ctx.Value(headerKey{}).(http.Header)
-	return header
 }

@@ -7,10 +7,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -26,6 +28,14 @@ const headerPrefix = "Roquet-"
 // contextHeaders carry a trace, and are kept as properties of the same name in lower case.
 var contextHeaders = [...]string{"Traceparent", "Tracestate", "Baggage"}
 
+// carried tells which headers go into the context of a request in plain JSON.
+func carried(name string) (string, bool) { return name, slices.Contains(contextHeaders[:], name) }
+
+// headerOf finds a header that is carried.
+func headerOf(ctx context.Context) func(name string) string {
+	return func(name string) string { return strings.Join(metadata.ValueFromIncomingContext(ctx, name), ",") }
+}
+
 // outgoing is a message on its way into a call.
 type outgoing struct {
 	m      v2.Message
@@ -34,9 +44,9 @@ type outgoing struct {
 	made   time.Time
 }
 
-// outgoing takes a message of a request over. The trace that the request belongs to is kept with it, unless it
-// has one.
-func (d *door) outgoing(topic string, in *v1.NewMessage, header http.Header) *outgoing {
+// outgoing takes a message of a request over. The trace that the request belongs to, in its headers, is kept with it,
+// unless it has one.
+func (d *door) outgoing(topic string, in *v1.NewMessage, header func(name string) string) *outgoing {
 	o := &outgoing{made: time.Now()}
 	o.topic.Name = topic
 	o.m.Topic, o.m.SystemProperties = &o.topic, &o.system
@@ -60,7 +70,7 @@ func (d *door) outgoing(topic string, in *v1.NewMessage, header http.Header) *ou
 		o.system.DeliveryTimestamp = timestamppb.New(from.Add(delay.AsDuration()))
 	}
 	for _, name := range contextHeaders {
-		value := header.Get(name)
+		value := header(name)
 		if value == "" {
 			continue
 		}
@@ -156,7 +166,7 @@ func (d *door) publish(w http.ResponseWriter, r *http.Request) {
 	}
 	var out *v1.PublishResult
 	if err == nil {
-		out, err = d.send(r.Context(), d.outgoing(r.PathValue("topic"), in, r.Header))
+		out, err = d.send(r.Context(), d.outgoing(r.PathValue("topic"), in, r.Header.Get))
 	}
 	if err != nil {
 		d.fail(w, err)
@@ -171,7 +181,7 @@ func (*door) Publish(context.Context, *v1.PublishRequest) (*v1.PublishResult, er
 }
 
 func (d *door) Prepare(ctx context.Context, in *v1.PrepareRequest) (*v1.PublishResult, error) {
-	o := d.outgoing(in.GetTopic(), in.GetMessage(), incomingHeader(ctx))
+	o := d.outgoing(in.GetTopic(), in.GetMessage(), headerOf(ctx))
 	o.system.MessageType = v2.MessageType_TRANSACTION
 	out, err := d.send(ctx, o)
 	if err == nil {

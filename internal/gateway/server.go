@@ -91,8 +91,11 @@ func New(cfg Config, registry *remoting.Registry) (*Server, error) {
 	d.plain = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &codec{}),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
-		runtime.WithDisableHTTPMethodOverride(), runtime.WithDisablePathLengthFallback(),
-		runtime.WithErrorHandler(d.plainError), runtime.WithRoutingErrorHandler(d.routingError),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithIncomingHeaderMatcher(carried),
+		runtime.WithErrorHandler(d.plainError),
+		runtime.WithRoutingErrorHandler(d.routingError),
 		runtime.WithForwardResponseOption(created),
 	)
 	ctx := context.Background()
