@@ -2,7 +2,10 @@
 
 package commitlog
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // blockKey names a block: its segment's first index and its number in the segment's table.
 type blockKey struct {
@@ -25,8 +28,9 @@ type cachedBlock struct {
 	key        blockKey
 	bytes      int64
 	prev, next *cachedBlock
-	uses       int  // enter without leave
-	gone       bool // out of the cache
+	used       int64 // when enter was called last, in seconds
+	uses       int   // enter without leave
+	gone       bool  // out of the cache
 
 	once  sync.Once
 	block *block
@@ -87,6 +91,7 @@ func (c *blockCache) entry(key blockKey, size int64) *cachedBlock {
 		c.bytes += size
 	}
 	e.uses++
+	e.used = time.Now().Unix()
 	e.prev, e.next = &c.order, c.order.next
 	e.prev.next, e.next.prev = e, e
 	for c.bytes > c.limit && c.order.prev != e {
@@ -101,6 +106,15 @@ func (c *blockCache) forget(key blockKey) {
 	defer c.mu.Unlock()
 	if e := c.byKey[key]; e != nil {
 		c.removeLocked(e)
+	}
+}
+
+// forgetUnused removes what was last used before a time in seconds.
+func (c *blockCache) forgetUnused(before int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.order.prev != &c.order && c.order.prev.used < before {
+		c.removeLocked(c.order.prev)
 	}
 }
 

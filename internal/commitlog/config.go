@@ -25,7 +25,7 @@ const (
 // Bounds that Config does not set.
 const (
 	maxEntryBytes = 1 << 30   // no entry is larger, whoever wrote it
-	mappedBytes   = 128 << 20 // of segments, for walks that look at every record; where a walk is comes on top
+	mappedBytes   = 512 << 20 // of segments, for walks that look at every record; where a walk is comes on top
 )
 
 // Config is what a log is made with. The zero value of each field but Dir means its default.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watchDisk looks at the disk until ctx is done. It is a goroutine of its own so that neither slow deletes
-// nor slow writes delay the look.
+// watchDisk looks at the disk until ctx is done, and gives back what filtered walks have mapped and no longer use. It
+// is a goroutine of its own so that neither slow deletes nor slow writes delay the look.
 func (l *Log) watchDisk(ctx context.Context) {
 	ticker := time.NewTicker(l.cfg.Disk.Interval)
 	defer ticker.Stop()
@@ -18,6 +18,7 @@ func (l *Log) watchDisk(ctx context.Context) {
 			return
 		case <-ticker.C:
 			l.lookAtDisk()
+			l.mapped.forgetUnused(time.Now().Unix() - trustSeconds)
 		}
 	}
 }

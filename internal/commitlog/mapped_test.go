@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -65,6 +66,14 @@ func TestMappedReads(t *testing.T) {
 	walk()
 	if n, listed := len(mappings(t, cfg.Dir)), len(r.mapped.byKey); n != 2 || listed != 2 {
 		t.Errorf("%d segments are mapped, %d listed: two have room", n, listed)
+	}
+	r.mapped.forgetUnused(time.Now().Unix() - trustSeconds)
+	if n := len(mappings(t, cfg.Dir)); n != 2 {
+		t.Errorf("%d of 2 segments stay mapped when they have just been used", n)
+	}
+	r.mapped.forgetUnused(time.Now().Unix() + 1)
+	if left := mappings(t, cfg.Dir); len(left) > 0 {
+		t.Errorf("still mapped a long time after the last use: %q", left)
 	}
 	var wg sync.WaitGroup
 	for range 4 {

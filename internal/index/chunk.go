@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/roquetmq/roquet/internal/message"
 )
@@ -89,8 +90,8 @@ var (
 	errLongChunk  = errors.New("queue chunk has bytes behind its last entry")
 )
 
-// decodeChunk reads chunk number n.
-func decodeChunk(n int64, b []byte) (*chunk, error) {
+// decodeChunk reads chunk number n, into the memory of slots if that is enough.
+func decodeChunk(n int64, b []byte, slots []slot) (*chunk, error) {
 	if len(b) == 0 || b[0] != chunkFormat {
 		return nil, fmt.Errorf("queue chunk of unknown format % x", b[:min(1, len(b))])
 	}
@@ -101,7 +102,7 @@ func decodeChunk(n int64, b []byte) (*chunk, error) {
 	}
 	c := &chunk{base: message.QueueOffset(n<<chunkShift) + message.QueueOffset(first)}
 	if count > 0 {
-		c.slots = make([]slot, count)
+		c.slots = slices.Grow(slots[:0], int(count))[:count]
 	}
 	var last slot
 	var v uint64
@@ -166,6 +167,9 @@ func uvarint(b []byte, i int) (uint64, int) {
 }
 
 func longUvarint(b []byte, i int) (uint64, int) {
+	if i+1 < len(b) && b[i+1] < 0x80 {
+		return uint64(b[i]&0x7f) | uint64(b[i+1])<<7, i + 2
+	}
 	if i < len(b) {
 		if v, n := binary.Uvarint(b[i:]); n > 0 {
 			return v, i + n

@@ -28,7 +28,7 @@ func TestChunkRoundTrip(t *testing.T) {
 		}), 0, room).Draw(t, "slots")
 		cut := rapid.IntRange(0, len(slots)).Draw(t, "cut")
 		encoded := appendChunk(nil, base, slots[:cut], slots[cut:])
-		c, err := decodeChunk(chunkNumber(base), encoded)
+		c, err := decodeChunk(chunkNumber(base), encoded, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestChunkRoundTrip(t *testing.T) {
 			t.Fatalf("got %+v, want %d %+v", c, base, slots)
 		}
 		for n := range encoded {
-			if _, err := decodeChunk(chunkNumber(base), encoded[:n]); err == nil {
+			if _, err := decodeChunk(chunkNumber(base), encoded[:n], nil); err == nil {
 				t.Fatalf("%d of %d bytes decode", n, len(encoded))
 			}
 		}
@@ -54,7 +54,7 @@ func TestTailRoundTrip(t *testing.T) {
 	if got.next != 300 || got.min != 4 || got.minPos != 5 || got.number() != 2 {
 		t.Fatalf("got %+v", got)
 	}
-	c, err := decodeChunk(got.number(), got.chunk)
+	c, err := decodeChunk(got.number(), got.chunk, nil)
 	if err != nil || c.base != 298 || !slices.Equal(c.slots, slots) {
 		t.Fatalf("got %+v, %v", c, err)
 	}
@@ -86,7 +86,7 @@ func FuzzDecodeChunk(f *testing.F) {
 	f.Add(appendChunk(nil, 130, []slot{{pos: 1, size: 2, tags: 3}, {pos: 4, size: 5, tags: -6}}))
 	f.Add(appendChunk(nil, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := decodeChunk(3, b)
+		c, err := decodeChunk(3, b, nil)
 		if err != nil {
 			return
 		}
@@ -94,7 +94,7 @@ func FuzzDecodeChunk(f *testing.F) {
 			len(c.slots) > 0 && chunkNumber(c.end()-1) != 3 {
 			t.Fatalf("decoded %d entries from %d", len(c.slots), c.base)
 		}
-		again, err := decodeChunk(3, appendChunk(nil, c.base, c.slots))
+		again, err := decodeChunk(3, appendChunk(nil, c.base, c.slots), nil)
 		if err != nil || again.base != c.base || !slices.Equal(again.slots, c.slots) {
 			t.Fatalf("encoding changes it: %+v, %+v, %v", c, again, err)
 		}

@@ -75,19 +75,32 @@ func (c *crowd) readQueues(rng *rand.Rand) error {
 			continue
 		}
 		from := low + message.QueueOffset(rng.Int64N(int64(next-low)))
-		n, err := q.Read(from, buf[:1+rng.IntN(len(buf))])
+		if err := c.readSome(q, from, next, buf[:1+rng.IntN(len(buf))]); err != nil {
+			return fmt.Errorf("read %s/%d (%d-%d): %w", topic, q.ID(), low, next, err)
+		}
+	}
+	return nil
+}
+
+// readSome reads on, while the queue grows and loses its oldest entries.
+func (c *crowd) readSome(q *Queue, from, end message.QueueOffset, buf []Entry) error {
+	r := Reader{Queue: q}
+	defer r.Close()
+	for from < end {
+		n, err := r.Read(from, buf)
 		if errors.Is(err, ErrDropped) {
-			continue
+			return nil
 		}
 		if err != nil || n == 0 {
-			return fmt.Errorf("read %s/%d at %d (%d-%d): %d, %w", topic, q.ID(), from, low, next, n, err)
+			return fmt.Errorf("at %d: %d, %w", from, n, err)
 		}
 		for i, e := range buf[:n] {
 			if e.Offset != from+message.QueueOffset(i) || e.TagsCode != crowdTags(q.ID(), e.Offset) ||
 				e.Size != crowdBytes {
-				return fmt.Errorf("read %s/%d at %d: wrong entry %+v", topic, q.ID(), from, e)
+				return fmt.Errorf("at %d: wrong entry %+v", from, e)
 			}
 		}
+		from += message.QueueOffset(n)
 	}
 	return nil
 }

@@ -138,9 +138,10 @@ func got(d *DB, first message.LogOffset, keys []string, step int) (content, erro
 			name := fmt.Sprintf("%s/%d", q.Topic(), q.ID())
 			low := q.Min(first)
 			c.Bounds[name] = fmt.Sprintf("%d-%d", low, q.Next())
-			buf := make([]Entry, step)
+			buf, reader := make([]Entry, step), Reader{Queue: q}
+			defer reader.Close()
 			for off := low; off < q.Next(); {
-				n, err := q.Read(off, buf)
+				n, err := reader.Read(off, buf)
 				if err != nil {
 					return c, fmt.Errorf("read %s %d: %w", name, off, err)
 				}

@@ -3,6 +3,7 @@
 package index
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -45,12 +46,37 @@ func (c *chunkCache) put(q *Queue, number int64, full *chunk) {
 // the queue. It may return fewer than there are; call again. Any goroutine. Errors: ErrDropped (below what is
 // retained, or the topic was deleted), *CorruptError.
 func (q *Queue) Read(from message.QueueOffset, dst []Entry) (int, error) {
+	r := Reader{Queue: q}
+	defer r.Close()
+	return r.Read(from, dst)
+}
+
+// Reader reads many entries of a queue, from lower to higher offsets: it keeps where it is in Pebble. It is for one
+// goroutine; Close must follow the last Read.
+type Reader struct {
+	Queue *Queue
+
+	loaded bool             // a chunk by Pebble's Get, which costs less than an iterator
+	iter   *pebble.Iterator // for all that follow
+	chunk  chunk            // the last one that it found
+}
+
+// Close ends the reading.
+func (r *Reader) Close() {
+	if r.iter != nil {
+		_ = r.iter.Close() // what it could not read, Get was asked for
+		r.iter = nil
+	}
+}
+
+// Read is like Queue.Read.
+func (r *Reader) Read(from message.QueueOffset, dst []Entry) (int, error) {
 	n := 0
 	for n < len(dst) {
 		off := from + message.QueueOffset(n)
-		got, stored, err := q.readMemory(off, dst[n:])
+		got, stored, err := r.Queue.readMemory(off, dst[n:])
 		if stored {
-			got, err = q.readStored(off, dst[n:])
+			got, err = r.readStored(off, dst[n:])
 		}
 		n += got
 		if err != nil && n == 0 {
@@ -103,22 +129,24 @@ func copyEntries(dst []Entry, c *chunk, off message.QueueOffset) int {
 
 // readStored copies entries of one chunk from the cache or Pebble. They may stay below what memory holds by
 // now.
-func (q *Queue) readStored(off message.QueueOffset, dst []Entry) (int, error) {
-	number := chunkNumber(off)
-	c := q.topic.db.cache.find(q, number)
-	if c == nil || off < c.base {
-		var err error
-		if c, err = q.loadStored(off, number); err != nil {
-			return 0, err
+func (r *Reader) readStored(off message.QueueOffset, dst []Entry) (int, error) {
+	c := &r.chunk
+	if off < c.base || off >= c.end() {
+		number := chunkNumber(off)
+		if c = r.Queue.topic.db.cache.find(r.Queue, number); c == nil || off < c.base {
+			var err error
+			if c, err = r.load(off, number); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return copyEntries(dst, c, off), nil
 }
 
-// loadStored reads the chunk that holds off. A chunk that is still growing is in the tail; it may become
-// full, and move, while we look.
-func (q *Queue) loadStored(off message.QueueOffset, number int64) (*chunk, error) {
-	d := q.topic.db
+// load reads the chunk that holds off. A chunk that is still growing is in the tail; it may become full, and move,
+// while we look.
+func (r *Reader) load(off message.QueueOffset, number int64) (*chunk, error) {
+	q := r.Queue
 	q.mu.Lock()
 	growing := q.persisted&chunkMask != 0 && chunkNumber(q.persisted) == number
 	q.mu.Unlock()
@@ -131,14 +159,22 @@ func (q *Queue) loadStored(off message.QueueOffset, number int64) (*chunk, error
 			return c, nil
 		}
 	}
-	value, closer, err := d.pebble.Get(appendChunkKey(nil, q.topic.id, q.id, number))
+	d, key := q.topic.db, appendChunkKey(nil, q.topic.id, q.id, number)
+	if value, ok := r.seek(key); ok {
+		c, err := decodeChunk(number, value, r.chunk.slots)
+		if err == nil && c.base <= off && off < c.end() {
+			r.chunk = *c
+			return &r.chunk, nil
+		}
+	}
+	value, closer, err := d.pebble.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, q.lost(off)
 	}
 	if err != nil {
 		return nil, d.readError(err)
 	}
-	c, err := decodeChunk(number, value)
+	c, err := decodeChunk(number, value, nil)
 	if err := errors.Join(err, closer.Close()); err != nil {
 		return nil, d.corrupt(fmt.Errorf("topic %s queue %d chunk %d: %w", q.topic.name, q.id, number, err))
 	}
@@ -147,6 +183,28 @@ func (q *Queue) loadStored(off message.QueueOffset, number int64) (*chunk, error
 	}
 	d.cache.put(q, number, c)
 	return c, nil
+}
+
+// seek finds a chunk by the iterator. What it does not find may have been written since it was opened, and what is wrong
+// is for Get to tell.
+func (r *Reader) seek(key []byte) (value []byte, ok bool) {
+	if !r.loaded {
+		r.loaded = true
+		return nil, false
+	}
+	if r.iter == nil {
+		all := appendQueueKey(nil, spaceChunk, r.Queue.topic.id, r.Queue.id)
+		it, err := r.Queue.topic.db.pebble.NewIter(&pebble.IterOptions{LowerBound: all, UpperBound: KeyEnd(all)})
+		if err != nil {
+			return nil, false
+		}
+		r.iter = it
+	}
+	if !r.iter.SeekGE(key) || !bytes.Equal(r.iter.Key(), key) {
+		return nil, false
+	}
+	value, err := r.iter.ValueAndErr()
+	return value, err == nil
 }
 
 // loadTail returns the growing chunk as the last checkpoint wrote it; an empty one if there is none, for the
@@ -163,7 +221,7 @@ func (q *Queue) loadTail() (*chunk, error) {
 	var c *chunk
 	t, err := decodeTail(value)
 	if err == nil {
-		c, err = decodeChunk(t.number(), t.chunk)
+		c, err = decodeChunk(t.number(), t.chunk, nil)
 	}
 	if err := errors.Join(err, closer.Close()); err != nil {
 		return nil, d.corrupt(fmt.Errorf("topic %s queue %d tail: %w", q.topic.name, q.id, err))

@@ -14,13 +14,15 @@ import (
 )
 
 // Bounds of a Fetch whose request leaves them 0. Source: MessageStoreConfig
-// maxTransferCountOnMessageInMemory, maxTransferBytesOnMessageInMemory, maxFilterMessageSize.
+// maxTransferCountOnMessageInMemory, maxTransferBytesOnMessageInMemory, maxFilterMessageSize; that is 800 entries, after
+// which a request would cost as much as what it looked at.
 const (
 	DefaultFetchCount = 32
 	DefaultFetchBytes = 256 << 10
-	DefaultFetchScan  = 800
+	DefaultFetchScan  = 3200
 
-	fetchChunk = 32 // queue entries read from the index at once
+	fetchScanBytes = 16 << 20 // records whose filter has to look at them: no request reads more
+	fetchChunk     = 32       // queue entries read from the index at once
 )
 
 // FetchStatus is the outcome of a Fetch. String gives the original's name of it.
@@ -101,7 +103,9 @@ func (s *Store) Fetch(req *FetchRequest) FetchResult {
 	if idx == nil {
 		return FetchResult{Status: NoMatchedLogicQueue, Records: req.Into}
 	}
-	f := fetch{store: s, req: req, idx: idx, records: commitlog.Reader{Log: s.log}}
+	f := fetch{
+		store: s, req: req, entries: index.Reader{Queue: idx}, records: commitlog.Reader{Log: s.log},
+	}
 	res := &f.res // kept inside f: as two variables both would be allocated
 	res.Min, res.Max, res.Records = idx.Min(s.log.First()), idx.Next(), req.Into
 	switch {
@@ -123,13 +127,14 @@ func (s *Store) Fetch(req *FetchRequest) FetchResult {
 type fetch struct {
 	store   *Store
 	req     *FetchRequest
-	idx     *index.Queue
+	entries index.Reader
 	res     FetchResult
 	chunk   [fetchChunk]index.Entry
 	records commitlog.Reader
 
 	maxCount, maxBytes int
 	count              int // records found
+	looked             int // bytes of records that the filter did not want
 	done               bool
 	gone               bool  // an entry's record was dropped by retention
 	damage             error // of the first unreadable record
@@ -137,6 +142,7 @@ type fetch struct {
 
 // run walks. When every record is looked at, few will be wanted: these are copied, and the others only pass.
 func (f *fetch) run(passing bool) {
+	defer f.entries.Close()
 	if f.records.Passing = passing; passing {
 		defer f.ended(debug.SetPanicOnFault(true))
 	}
@@ -147,7 +153,7 @@ func (f *fetch) run(passing bool) {
 	f.res.Next = f.req.From
 	for !f.done && f.res.Next < end {
 		want := min(int(end-f.res.Next), fetchChunk)
-		n, err := f.idx.Read(f.res.Next, f.chunk[:want])
+		n, err := f.entries.Read(f.res.Next, f.chunk[:want])
 		if err != nil || n == 0 {
 			f.indexFailed(err)
 			break
@@ -168,7 +174,7 @@ func (f *fetch) run(passing bool) {
 		}
 	case f.gone:
 		f.res.Status = MessageWasRemoving
-		f.res.Min = f.idx.Min(f.store.log.First())
+		f.res.Min = f.entries.Queue.Min(f.store.log.First())
 		f.res.Next = max(f.res.Next, f.res.Min)
 	default:
 		f.res.Status = NoMatchedMessage
@@ -184,7 +190,7 @@ func (f *fetch) ended(panicked bool) {
 		return
 	}
 	*f = fetch{
-		store: f.store, req: f.req, idx: f.idx, records: commitlog.Reader{Log: f.store.log},
+		store: f.store, req: f.req, entries: f.entries, records: commitlog.Reader{Log: f.store.log},
 		res: FetchResult{Min: f.res.Min, Max: f.res.Max, Records: f.req.Into},
 	}
 	f.run(false)
@@ -192,7 +198,7 @@ func (f *fetch) ended(panicked bool) {
 
 // take looks at one entry. It either moves Next past it, or ends the walk in front of it.
 func (f *fetch) take(e *index.Entry) {
-	if f.count >= f.maxCount || (f.count > 0 && f.res.Bytes+int(e.Size) > f.maxBytes) {
+	if f.count >= f.maxCount || f.looked >= fetchScanBytes || (f.count > 0 && f.res.Bytes+int(e.Size) > f.maxBytes) {
 		f.done = true
 		return
 	}
@@ -200,7 +206,7 @@ func (f *fetch) take(e *index.Entry) {
 		f.res.Next = e.Offset + 1
 		return
 	}
-	rec, err := f.store.readEntry(&f.records, f.idx, e)
+	rec, err := f.store.readEntry(&f.records, f.entries.Queue, e)
 	if err != nil {
 		f.failed(e, err)
 		return
@@ -210,6 +216,7 @@ func (f *fetch) take(e *index.Entry) {
 		return
 	}
 	if f.req.MatchRecord != nil && !f.req.MatchRecord(rec) {
+		f.looked += len(rec)
 		f.res.Next = e.Offset + 1
 		return
 	}

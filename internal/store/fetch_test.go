@@ -4,6 +4,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/roquetmq/roquet/internal/message"
@@ -59,6 +60,24 @@ func TestFetchStatuses(t *testing.T) {
 	}
 	if _, _, ok := r.Bounds("t", 1); ok {
 		t.Error("bounds of a queue that is not there")
+	}
+}
+
+// TestFetchLooksAtSoManyBytes: a filter that wants none of the large messages is answered before it has read them all.
+func TestFetchLooksAtSoManyBytes(t *testing.T) {
+	t.Parallel()
+	r := start(t, testConfig(t))
+	body := strings.Repeat("x", 3<<20)
+	for range 8 {
+		r.send(msg("t", 0, body))
+	}
+	none := func(message.Record) bool { return false }
+	res := r.Fetch(&FetchRequest{Topic: "t", MatchRecord: none})
+	if res.Status != NoMatchedMessage || res.Next != 6 {
+		t.Errorf("%v, next %d", res.Status, res.Next)
+	}
+	if res = r.Fetch(&FetchRequest{Topic: "t", From: res.Next, MatchRecord: none}); res.Next != 8 {
+		t.Errorf("%v, next %d", res.Status, res.Next)
 	}
 }
 

@@ -46,7 +46,8 @@ func (e *Expression) Match(properties string) bool {
 }
 
 func (e *Expression) about(properties string) truth {
-	c := context{names: e.names, properties: properties}
+	var c context // filled field by field: a literal is built beside it and copied, which waits for what was just written
+	c.names, c.properties = e.names, properties
 	e.finds.Find(properties, c.found[:len(e.finds)])
 	return c.truth(e.root)
 }
