@@ -185,8 +185,8 @@ func (r *Reader) load(off message.QueueOffset, number int64) (*chunk, error) {
 	return c, nil
 }
 
-// seek finds a chunk by the iterator. What it does not find may have been written since it was opened, and what is wrong
-// is for Get to tell.
+// seek finds a chunk by the iterator. What it does not find may have been written since it was opened, and what is
+// wrong is for Get to tell.
 func (r *Reader) seek(key []byte) (value []byte, ok bool) {
 	if !r.loaded {
 		r.loaded = true

@@ -14,8 +14,8 @@ import (
 )
 
 // Bounds of a Fetch whose request leaves them 0. Source: MessageStoreConfig
-// maxTransferCountOnMessageInMemory, maxTransferBytesOnMessageInMemory, maxFilterMessageSize; that is 800 entries, after
-// which a request would cost as much as what it looked at.
+// maxTransferCountOnMessageInMemory, maxTransferBytesOnMessageInMemory, maxFilterMessageSize; that is 800
+// entries, after which a request would cost as much as what it looked at.
 const (
 	DefaultFetchCount = 32
 	DefaultFetchBytes = 256 << 10

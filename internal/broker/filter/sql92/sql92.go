@@ -46,7 +46,7 @@ func (e *Expression) Match(properties string) bool {
 }
 
 func (e *Expression) about(properties string) truth {
-	var c context // filled field by field: a literal is built beside it and copied, which waits for what was just written
+	var c context // a literal would be built elsewhere and copied, which waits for what was just written
 	c.names, c.properties = e.names, properties
 	e.finds.Find(properties, c.found[:len(e.finds)])
 	return c.truth(e.root)
