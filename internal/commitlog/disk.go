@@ -10,13 +10,12 @@ import (
 // watchDisk looks at the disk until ctx is done, and gives back what filtered walks have mapped and no longer use. It
 // is a goroutine of its own so that neither slow deletes nor slow writes delay the look.
 func (l *Log) watchDisk(ctx context.Context) {
-	ticker := time.NewTicker(l.cfg.Disk.Interval)
-	defer ticker.Stop()
+	tick := time.Tick(l.cfg.Disk.Interval)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-tick:
 			l.lookAtDisk()
 			l.mapped.forgetUnused(time.Now().Unix() - trustSeconds)
 		}

@@ -19,13 +19,12 @@ const flushBytes = 4 << 20
 func (l *Log) flushLoop(ctx context.Context) {
 	var f flusher
 	defer f.close(l)
-	ticker := time.NewTicker(l.cfg.FlushInterval)
-	defer ticker.Stop()
+	tick := time.Tick(l.cfg.FlushInterval)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-tick:
 		case <-l.flush:
 		}
 		opened := l.opened.Load()

@@ -66,10 +66,8 @@ func isDiskFull(err error) bool {
 // waitToRestart waits until it is time to try, or something else is to be done, and tries.
 func (c *committer) waitToRestart() {
 	if wait := time.Until(c.retryAt); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-c.l.wake:
 			return
 		}

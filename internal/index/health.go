@@ -128,10 +128,8 @@ func (h *health) pause() bool {
 	case broken && running:
 		<-h.closing
 	case streak > 0:
-		wait := time.NewTimer(min(firstPause<<min(streak, 10), maxPause))
-		defer wait.Stop()
 		select {
-		case <-wait.C:
+		case <-time.After(min(firstPause<<min(streak, 10), maxPause)):
 		case <-h.closing:
 		}
 	}

@@ -115,22 +115,18 @@ func (s *Server) hand(c *Conn, to ConnHandler) {
 	}
 	prefix := append([]byte(nil), c.read.in.data...)
 	c.read.in.giveBack(&c.eng.chunks)
-	from := c.remote.Addr()
-	release := func() { s.doors.leave(from) }
-	blame := func() { s.eng.tarpit.blame(from, time.Now()) }
-	to(&handed{Conn: c.nc, prefix: prefix, via: c.via, remote: c.remote, release: release, blame: blame})
+	to(&handed{Conn: c.nc, prefix: prefix, via: c.via, remote: c.remote, server: s})
 }
 
 // janitor closes connections that have been silent too long, and writes answers that a FlushPending was
 // forgotten for.
 func (s *Server) janitor(ctx context.Context) {
-	tick := time.NewTicker(min(s.eng.limits.IdleTimeout, s.eng.limits.FrameTimeout)/8 + 1)
-	defer tick.Stop()
+	tick := time.Tick(min(s.eng.limits.IdleTimeout, s.eng.limits.FrameTimeout)/8 + 1)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
+		case now := <-tick:
 			for _, c := range s.conns(false) {
 				c.checkSilence(now)
 			}

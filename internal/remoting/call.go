@@ -15,7 +15,7 @@ import (
 // read-only after, but for Header, which Handle fills in, and User.
 //
 // A call ends exactly once. Reply, ReplyLater, Fail and FailLater may be called from any goroutine; a second
-// one is a bug of the processor: it is logged, counted and otherwise without effect.
+// one is a bug of the processor: it is logged and otherwise without effect.
 //
 //lint:wide a call is what hooks, wrappers and processors of every door read
 type Call struct {

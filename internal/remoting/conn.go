@@ -263,15 +263,14 @@ func (c *Conn) waitForCalls(deadline time.Time) bool {
 	}
 	c.state.gated.Store(true) // publishes the gate
 	defer c.state.gated.Store(false)
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
+	late := time.After(time.Until(deadline))
 	for int(c.state.open.Load()) > c.eng.limits.MaxCallsPerConn {
 		if c.state.ended.Load() { // after gated was set: whoever ends the connection sees one or the other
 			return false
 		}
 		select {
 		case <-c.read.gate:
-		case <-timer.C:
+		case <-late:
 			return false
 		}
 	}
@@ -282,12 +281,6 @@ func (c *Conn) tooManyCalls() *protocol.Error {
 	return protocol.Errorf(protocol.SystemBusy,
 		"[OVERLOAD]system busy, start flow control for a while, this connection: %d calls in flight, "+
 			"limit %d", c.state.open.Load(), c.eng.limits.MaxCallsPerConn)
-}
-
-// lendScratch gives the command that the call's Ext belongs to to the call, for a worker to read.
-func (c *Conn) lendScratch(call *Call) {
-	call.scratch = c.read.cmd
-	c.read.cmd = nil
 }
 
 // teardown ends what the connection's end leaves open. It runs once, on the reader, after shut.

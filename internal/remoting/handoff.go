@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // A ConnHandler takes over a connection that speaks its protocol, with nothing of it consumed. It owns the
@@ -18,12 +19,11 @@ type ConnHandler func(conn net.Conn)
 // handed is a connection given to another door: what was read of it already comes first.
 type handed struct {
 	net.Conn
-	prefix  []byte
-	via     *Listener
-	remote  netip.AddrPort
-	release func() // called once when it is closed; may be nil
-	blame   func()
-	once    sync.Once
+	prefix []byte
+	via    *Listener
+	remote netip.AddrPort
+	server *Server // counts it until it is closed; nil: somebody else does
+	once   sync.Once
 }
 
 // Read returns what the sniffing read, then what comes.
@@ -46,7 +46,7 @@ func (h *handed) RemoteAddr() net.Addr {
 }
 
 // Blame counts a fault of the client, whose next connections then wait.
-func (h *handed) Blame() { h.blame() }
+func (h *handed) Blame() { h.server.eng.tarpit.blame(h.remote.Addr(), time.Now()) }
 
 // Listener returns the listener the connection came through.
 func (h *handed) Listener() *Listener { return h.via }
@@ -54,8 +54,8 @@ func (h *handed) Listener() *Listener { return h.via }
 // Close closes the connection and ends its counting.
 func (h *handed) Close() error {
 	err := h.Conn.Close()
-	if h.release != nil {
-		h.once.Do(h.release)
+	if h.server != nil {
+		h.once.Do(func() { h.server.doors.leave(h.remote.Addr()) })
 	}
 	return err
 }

@@ -266,6 +266,9 @@ func echoRoutes() []Route {
 	return []Route{{Code: codeEcho, Lane: NewLane(LaneConfig{Name: "send"}), Processor: HandleBody(echo)}}
 }
 
+// logged is how often the text is in the log.
+func (h *harness) logged(text string) int { return strings.Count(h.log.String(), text) }
+
 // LaneStats is a snapshot of a lane.
 type LaneStats struct {
 	Calls   int64 // in flight

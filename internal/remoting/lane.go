@@ -29,12 +29,6 @@ type LaneConfig struct {
 	MaxWait time.Duration
 }
 
-func (c *LaneConfig) setDefaults() {
-	c.MaxCalls = cmp.Or(c.MaxCalls, 10_000)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
-	c.MaxWait = cmp.Or(c.MaxWait, 2*time.Second)
-}
-
 // A Lane bounds the calls of some request codes that are in flight, by count and by bytes. A call has its
 // place from Dispatch until it is replied to or suspended. When there is no place, Dispatch waits, up to the
 // call's own deadline, in order of arrival; the connection's reader waits with it, which is how overload
@@ -69,7 +63,9 @@ type queuedCall struct {
 
 // NewLane returns an empty lane.
 func NewLane(cfg LaneConfig) *Lane {
-	cfg.setDefaults()
+	cfg.MaxCalls = cmp.Or(cfg.MaxCalls, 10_000)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 64<<20)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 2*time.Second)
 	return &Lane{cfg: cfg}
 }
 
@@ -137,12 +133,10 @@ func (l *Lane) enter(bytes int64, deadline time.Time, stop <-chan struct{}) (wai
 	l.mu.Unlock()
 	l.grant() // a place may have come free before the waiter was seen
 
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case <-w.granted:
 		return time.Since(start), true
-	case <-timer.C:
+	case <-time.After(patience):
 	case <-stop:
 	}
 	return time.Since(start), !l.withdraw(w)

@@ -47,9 +47,7 @@ type Registry struct {
 	other  map[protocol.Code]*entry
 	lanes  []*Lane
 
-	peerID       atomic.Uint64
-	repliesTwice atomic.Uint64
-	panics       atomic.Uint64
+	peerID atomic.Uint64
 }
 
 // entry is a route with its processor wrapped.
@@ -138,7 +136,7 @@ func (r *Registry) Dispatch(ctx context.Context, c *Call) {
 	}
 	if lane.cfg.Workers > 0 {
 		if c.conn != nil {
-			c.conn.lendScratch(c)
+			c.scratch, c.conn.read.cmd = c.conn.read.cmd, nil // for a worker to read
 		}
 		lane.submit(e, c)
 		return
@@ -214,7 +212,6 @@ func (e *entry) runPooled(c *Call) {
 
 // panicked answers a call whose processor panicked, if it had not been answered before.
 func (r *Registry) panicked(c *Call, v any) {
-	r.panics.Add(1)
 	r.log.Error("processor panicked", slog.String("request_code", c.Code.String()),
 		slog.Any("remote_addr", c.Peer.RemoteAddr()), slog.Any("error", v),
 		slog.String("stack", string(debug.Stack())))
@@ -234,7 +231,6 @@ func (r *Registry) mapError(err error) *protocol.Error {
 
 // repliedTwice reports a bug of a processor.
 func (r *Registry) repliedTwice(c *Call, second *Response) {
-	r.repliesTwice.Add(1)
 	r.log.Error("call answered twice", slog.String("request_code", c.Code.String()),
 		slog.String("response_code", second.Code.String()), slog.String("stack", string(debug.Stack())))
 }
@@ -277,12 +273,10 @@ func header[H any, PH protocol.HeaderOf[H]](c *Call) (PH, error) {
 		return h, nil
 	}
 	h := PH(new(H))
-	if c.Ext == nil {
-		c.Header = h
-		return h, nil
-	}
-	if err := h.DecodeExt(c.Ext); err != nil {
-		return nil, err
+	if c.Ext != nil {
+		if err := h.DecodeExt(c.Ext); err != nil {
+			return nil, err
+		}
 	}
 	c.Header = h
 	return h, nil

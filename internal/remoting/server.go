@@ -141,10 +141,7 @@ const drainTick = 5 * time.Millisecond
 // drain waits for calls in flight and untaken answers.
 func (s *Server) drain() error {
 	s.eng.draining.Store(true)
-	deadline := time.NewTimer(s.eng.limits.DrainTimeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(drainTick)
-	defer tick.Stop()
+	tick, late := time.Tick(drainTick), time.After(s.eng.limits.DrainTimeout)
 	for {
 		s.FlushPending()
 		calls, owing := s.unsettled()
@@ -152,8 +149,8 @@ func (s *Server) drain() error {
 			return nil
 		}
 		select {
-		case <-tick.C:
-		case <-deadline.C:
+		case <-tick:
+		case <-late:
 			s.eng.log.Warn("gave up on calls in flight", slog.Int("calls", calls),
 				slog.Int("connections_owed", owing))
 			return nil

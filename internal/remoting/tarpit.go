@@ -70,10 +70,8 @@ func (s *Server) hold(c *Conn) {
 	if wait <= 0 {
 		return
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-s.eng.ctx.Done():
 	}
 }

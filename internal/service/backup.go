@@ -22,10 +22,6 @@ const checkpointPattern = "checkpoint-*"
 // answers whether the caller may: the data goes the way that its door has for streams.
 type backupRequests struct{ *node }
 
-func (s backupRequests) permit(*call) (answer, error) {
-	return answer{}, nil
-}
-
 // send writes a backup as a tar stream, without the files that the caller has: a JSON array of backup.File, or
 // nothing.
 func (s backupRequests) send(ctx context.Context, w io.Writer, have []byte) (err error) {

@@ -265,13 +265,12 @@ func (n *node) run(ctx context.Context, flushOffsets time.Duration) error {
 
 // every calls fn at intervals until ctx is done, which is no error.
 func every(ctx context.Context, interval time.Duration, fn func(now time.Time)) error {
-	t := time.NewTicker(interval)
-	defer t.Stop()
+	tick := time.Tick(interval)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-t.C:
+		case now := <-tick:
 			fn(now)
 		}
 	}

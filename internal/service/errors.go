@@ -93,8 +93,3 @@ func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
-
-// notOnline is the answer when a client that an administrator asks for has no connection here.
-func notOnline(group, clientID string) error {
-	return protocol.Errorf(protocol.SystemError, "The Consumer <%s> <%s> not online", group, clientID)
-}

@@ -115,11 +115,9 @@ func (s observeRequests) addConsumeStats(body *protocol.ConsumeStats, group, top
 // has consumed.
 func (s observeRequests) progress(group, topic string, id int32) protocol.OffsetWrapper {
 	low, high, _ := s.store.Bounds(topic, id)
-	consumed, known := s.offsets.Query(group, topic, id)
+	consumed, _ := s.offsets.Query(group, topic, id)
 	pulled, _ := s.offsets.QueryPull(group, topic, id)
-	if !known {
-		consumed = 0
-	}
+	consumed = max(consumed, 0) // where nothing is known
 	w := protocol.OffsetWrapper{
 		BrokerOffset: int64(high), ConsumerOffset: int64(consumed), PullOffset: int64(max(pulled, consumed)),
 	}

@@ -189,6 +189,7 @@ func (s popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
 	s.popper.Ack(&newSettle(c, h.ConsumerGroup, h.Topic, handle, ackDone).SettleRequest)
 }
 
+// ackDone answers without a header; it is for what forwards a message as well.
 func ackDone(req *broker.SettleRequest, err error) {
 	r, _ := req.Owner.(*settleCall) // put there with the function
 	r.call.AnswerLater(answer{}, settled(req, err))
@@ -338,10 +339,7 @@ func (s popRequests) sendBack(c *call, h *protocol.ForwardReceiptRequestHeader) 
 		c.Fail(err)
 		return
 	}
-	s.popper.ForwardToDLQ(&broker.SettleRequest{
-		Group: h.ConsumerGroup, Topic: h.Topic, Handles: []pop.Handle{handle},
-		Done: func(req *broker.SettleRequest, err error) { c.AnswerLater(answer{}, settled(req, err)) },
-	})
+	s.popper.ForwardToDLQ(&newSettle(c, h.ConsumerGroup, h.Topic, handle, ackDone).SettleRequest)
 }
 
 // notification is answered when there is something to receive, or when the client's time is up.

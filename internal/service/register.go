@@ -100,19 +100,17 @@ func (r *registrar) topicsChanged(names []string) {
 
 // run registers until ctx is done.
 func (r *registrar) run(ctx context.Context) error {
-	t, watch := time.NewTicker(r.interval), time.NewTicker(watchPeriod)
-	defer t.Stop()
-	defer watch.Stop()
+	tick, watch := time.Tick(r.interval), time.Tick(watchPeriod)
 	for lostOnly := false; ; {
 		r.registerRemotes(ctx, lostOnly)
 		lostOnly = false
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.C:
+		case <-tick:
 			r.registerLocal(r.topics.All(), true)
 		case <-r.changed:
-		case <-watch.C:
+		case <-watch:
 			lostOnly = true
 		}
 	}

@@ -54,7 +54,7 @@ func (s relayRequests) relay(
 	member, ok := s.clients.Member(group, clientID)
 	caller, reachable := member.Channel.(remoting.Caller)
 	if !ok || !reachable {
-		c.Fail(notOnline(group, clientID))
+		c.Fail(protocol.Errorf(protocol.SystemError, "The Consumer <%s> <%s> not online", group, clientID))
 		return
 	}
 	caller.Request(code, h, body, relayTimeout, func(said *protocol.Command, err error) {

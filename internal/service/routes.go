@@ -15,6 +15,9 @@ type (
 	answer = r.Response
 )
 
+// permit answers what only asks whether it may, or for what is done already.
+func permit(*call) (answer, error) { return answer{}, nil }
+
 // withBody answers with a body alone.
 func withBody(body p.Body) (answer, error) { return answer{Body: p.EncodeBody(body)}, nil }
 
@@ -62,7 +65,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 	offsets, queries, topics, groups := offsetRequests{n}, queryRequests{n}, topicRequests{n}, groupRequests{n}
 	resets, observe, relays, process := resetRequests{offsets}, observeRequests{n}, relayRequests{n}, nodeRequests{n}
 	changeInvisible := r.HandleAsync(pops.changeInvisible)
-	timers, backups, users, replies := timerRequests{n}, backupRequests{n}, userRequests{n}, replyRequests{n}
+	timers, users, replies := timerRequests{n}, userRequests{n}, replyRequests{n}
 	return []r.Route{
 		// Producers
 		at(p.SendMessage, l.send, fast.send, r.HandleAsync(sends.send)),
@@ -116,8 +119,8 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.GetAllTopicConfig, l.admin, fast.admin, r.Handle(topics.configs)),
 		at(p.GetTopicStatsInfo, l.admin, fast.admin, r.Handle(topics.statistics)),
 		at(p.GetSystemTopicListFromBroker, l.admin, fast.admin, r.HandleBody(topics.system)),
-		at(p.CleanUnusedTopic, l.admin, fast.admin, r.HandleBody(topics.cleanUnused)),
-		at(p.CleanExpiredConsumeQueue, l.admin, fast.admin, r.HandleBody(topics.cleanUnused)),
+		at(p.CleanUnusedTopic, l.admin, fast.admin, r.HandleBody(permit)), // a deleted topic has none
+		at(p.CleanExpiredConsumeQueue, l.admin, fast.admin, r.HandleBody(permit)),
 
 		// Groups
 		at(p.UpdateAndCreateSubscriptionGroup, l.admin, fast.admin, handleTextAsync(groups.update)),
@@ -156,7 +159,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.GetBrokerHAStatus, l.admin, fast.admin, r.HandleBody(process.haStatus)),
 		at(p.GetBrokerConfig, l.admin, fast.admin, r.HandleBody(n.settings.show)),
 		at(p.UpdateBrokerConfig, l.admin, fast.admin, r.HandleBody(n.settings.update)),
-		at(p.BackupStore, l.admin, fast.admin, r.HandleBody(backups.permit)),
+		at(p.BackupStore, l.admin, fast.admin, r.HandleBody(permit)),
 
 		// Users and what they may do
 		at(p.AuthCreateUser, l.admin, fast.admin, r.Handle(users.create)),

@@ -114,11 +114,6 @@ func (s topicRequests) system(*call) (answer, error) {
 	return withBody(body)
 }
 
-// cleanUnused has nothing to do: deleting a topic drops its queues in the same record of the log.
-func (s topicRequests) cleanUnused(*call) (answer, error) {
-	return answer{}, nil
-}
-
 func topicBody(cfg *broker.TopicConfig) protocol.TopicConfig {
 	return protocol.TopicConfig{
 		Attributes: cfg.Attributes, Order: cfg.Order, Perm: cfg.Perm,

@@ -505,7 +505,7 @@ func TestDamagedRecordIsReported(t *testing.T) {
 	if _, err := r.Record(bad.LogOffset); !errors.As(err, &damage) {
 		t.Errorf("Record: %v", err)
 	}
-	if n := len(r.damages.mu.reported); n != 1 {
+	if n := len(r.damages.reported); n != 1 {
 		t.Errorf("%d damaged", n)
 	}
 	if off, err := r.OffsetByTime("t", 0, 0, false); off != 0 || err != nil {

@@ -42,13 +42,12 @@ func (s *Store) SetRetention(r Retention) {
 
 // retainLoop looks every Retention.Interval what may go, until ctx is done.
 func (s *Store) retainLoop(ctx context.Context) error {
-	ticker := time.NewTicker(s.cfg.Retention.Interval)
-	defer ticker.Stop()
+	tick := time.Tick(s.cfg.Retention.Interval)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-tick:
 		}
 		_, err := s.Retain(ctx)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, commitlog.ErrClosed) {
