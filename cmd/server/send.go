@@ -44,7 +44,8 @@ func sendCommand(r *remote) *cobra.Command {
 	r.addFields(flags, cmd, s.message.ProtoReflect(), []string{
 		"tag one word that groups can select messages by", "key=keys words that the message can be found by",
 		"group message group: its messages stay in order", "property=properties properties of its own",
-		"delay deliver it after so long", "at=deliver_at deliver it at a time: 2026-12-24T18:00:00Z",
+		"priority how urgent it is, in a topic for priorities: 0 or more", "delay deliver it after so long",
+		"at=deliver_at deliver it at a time: 2026-12-24T18:00:00Z",
 	})
 	flags.IntVar(&s.count, "count", 1, "send it so often")
 	flags.StringVar(&s.file, "file", "", "send each line of a file; - is standard input")

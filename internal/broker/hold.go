@@ -234,6 +234,26 @@ func (t *holds) disconnected(peer uint64) {
 	}
 }
 
+// moved lets those held requests go on that match.
+func (t *holds) moved(match func(owner any) bool) {
+	var leaving []*held
+	t.mu.Lock()
+	for _, h := range t.mu.deadlines {
+		var next *held
+		for ; h != nil; h = next {
+			if next = h.next; match(h.owner) {
+				t.mu.deadlines.remove(h)
+				h.state, h.reason = stateLeaving, wakeArrived
+				leaving = append(leaving, h)
+			}
+		}
+	}
+	t.mu.Unlock()
+	for _, h := range leaving {
+		t.leave(h)
+	}
+}
+
 // work lets requests go on until Run stops and none waits.
 func (t *holds) work() {
 	const batch = 32

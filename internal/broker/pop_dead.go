@@ -100,10 +100,7 @@ func deadLetter(w *store.Write, rec message.Record, dlq string, times int32) (or
 	if err != nil {
 		return "", err
 	}
-	origin, ok := message.Property(m.Properties, message.PropertyRetryTopic)
-	if !ok {
-		origin = m.Topic
-	}
+	origin = originOf(&m)
 	*w.Single() = message.Message{
 		Topic: dlq, Flag: m.Flag, SysFlag: m.SysFlag, BornTimestamp: m.BornTimestamp, BornHost: m.BornHost,
 		ReconsumeTimes: times + 1, Body: m.Body, Properties: sentBackProperties(&m, 0),

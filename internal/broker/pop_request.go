@@ -251,7 +251,7 @@ func (p *Popper) checkTopic(req *PopRequest) error {
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err == nil {
-		req.queues, req.urgent = topic.ReadQueueNums, topic.prioritized()
+		req.queues, req.urgent = topic.ReadQueueNums, topic.IsFor(typePriority)
 	}
 	return err
 }
@@ -292,7 +292,7 @@ func (p *Popper) prepare(req *PopRequest) error {
 	if err != nil {
 		return err
 	}
-	req.urgent = req.urgent && group.urgent()
+	req.urgent = req.urgent && req.Order == Unordered && group.urgent()
 	if p.groups.Forbidden(req.Group, req.Topic)&PermRead != 0 {
 		return forbiddenTopic(group.Name, req.Topic)
 	}

@@ -3,6 +3,8 @@
 package broker
 
 import (
+	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/roquetmq/roquet/internal/message"
@@ -22,15 +24,14 @@ type popWaits struct {
 
 // popBench is receives that wait for the same thing, in the order in which they came.
 type popBench struct {
-	key         popBenchKey
-	first, last *PopRequest
-	count       int
+	key   popBenchKey
+	seats list.List // of *PopRequest
 }
 
 // popSeat is a receive's place on a bench; bench is nil when it does not wait.
 type popSeat struct {
-	bench      *popBench
-	next, prev *PopRequest
+	bench *popBench
+	at    *list.Element
 }
 
 type popBenchKey struct {
@@ -117,24 +118,23 @@ func (p *Popper) signalAll(s *popShare) { p.wakeUp(s, AllQueues, p.cfg.MaxPollin
 
 func (p *Popper) wakeUp(s *popShare, id int32, limit int) {
 	s.signals.Add(1)
-	var turn *PopRequest
+	var room [4]*PopRequest
+	turn := room[:0]
 	w := &s.waits
 	w.mu.Lock()
 	for _, b := range w.mu.benches {
 		if id != AllQueues && b.key.queueID != AllQueues && b.key.queueID != id {
 			continue
 		}
-		for i := 0; i < limit && b.first != nil; i++ {
-			req := b.first
+		for i := 0; i < limit && b.seats.Len() > 0; i++ {
+			req, _ := b.seats.Front().Value.(*PopRequest)
 			b.unlink(req)
-			req.seat.next, turn = turn, req
+			turn = append(turn, req)
 		}
 	}
 	w.mu.Unlock()
-	for turn != nil {
-		req := turn
-		turn, req.seat.next = req.seat.next, nil // Wake gives the request away
-		req.held.waiter.Wake(&req.held.waiter)
+	for _, req := range slices.Backward(turn) {
+		req.held.waiter.Wake(&req.held.waiter) // gives the request away
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *popWaits) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.mu.benches {
-		if b.first != nil {
+		if b.seats.Len() > 0 {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ func (w *popWaits) benchLocked(key popBenchKey, create bool) *popBench {
 		if b.key == key {
 			return b
 		}
-		if b.first == nil {
+		if b.seats.Len() == 0 {
 			free = i
 		}
 	}
@@ -176,37 +176,23 @@ func (w *popWaits) benchLocked(key popBenchKey, create bool) *popBench {
 // link seats a receive: at the end, or at the front when it waited before.
 func (b *popBench) link(req *PopRequest) {
 	req.seat.bench = b
-	b.count++
 	if req.woken {
-		if req.seat.prev, req.seat.next = nil, b.first; b.first != nil {
-			b.first.seat.prev = req
-		} else {
-			b.last = req
-		}
-		b.first = req
-		return
-	}
-	if req.seat.prev, req.seat.next = b.last, nil; b.last != nil {
-		b.last.seat.next = req
+		req.seat.at = b.seats.PushFront(req)
 	} else {
-		b.first = req
+		req.seat.at = b.seats.PushBack(req)
 	}
-	b.last = req
 }
 
 func (b *popBench) unlink(req *PopRequest) {
-	if req.seat.prev != nil {
-		req.seat.prev.seat.next = req.seat.next
-	} else {
-		b.first = req.seat.next
-	}
-	if req.seat.next != nil {
-		req.seat.next.seat.prev = req.seat.prev
-	} else {
-		b.last = req.seat.prev
-	}
+	b.seats.Remove(req.seat.at)
 	req.seat = popSeat{}
-	b.count--
+}
+
+// Moved lets the waiting receives of a group go on: its offsets were reset.
+func (p *Popper) Moved(group, topic string) {
+	if s, ok := p.shares.Load(popKey{topic, group}); ok {
+		p.signalAll(s)
+	}
 }
 
 // popAwaiter is what holds sees of the benches.
@@ -292,7 +278,7 @@ func (p *Popper) PollingCount(group, topic string, queueID int32) (n int) {
 	defer s.waits.mu.Unlock()
 	for _, b := range s.waits.mu.benches {
 		if b.key.queueID == queueID && !b.key.notify {
-			n += b.count
+			n += b.seats.Len()
 		}
 	}
 	return n

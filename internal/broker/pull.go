@@ -105,6 +105,14 @@ func (p *Puller) Held() int { return p.holds.count() }
 // Disconnected ends the held pulls of a connection with ErrCanceled.
 func (p *Puller) Disconnected(peer uint64) { p.holds.disconnected(peer) }
 
+// Moved lets the waiting pulls of a group go on: its offsets were reset.
+func (p *Puller) Moved(group, topic string) {
+	p.holds.moved(func(owner any) bool {
+		req, ok := owner.(*PullRequest)
+		return ok && req.Group == group && req.Topic == topic
+	})
+}
+
 // Pull answers req, or holds it when there is nothing to read and it may wait. It does not block, but for
 // reading from disk. Errors given to Done: *Refusal, *filter.UnsupportedError, ErrCanceled, and what keeps the
 // store from reading its index.
@@ -173,7 +181,12 @@ func (p *Puller) hold(req *PullRequest) bool {
 			return true
 		}
 	}
-	return p.holds.hold(&req.held, req.Topic, req.QueueID, req.asked(), req.until)
+	group, topic, id := req.Group, req.Topic, req.QueueID
+	held := p.holds.hold(&req.held, topic, id, req.asked(), req.until)
+	if held && p.offsets.HasReset(group, topic, id) { // Moved came before it was held
+		p.Moved(group, topic)
+	}
+	return held
 }
 
 // wake lets a pull go on that waited.

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -178,10 +179,7 @@ func (s *Sender) putBack(
 	if level > 0 {
 		park(w, c, level, s.timing.levels.Delay(level))
 	}
-	origin, hasOrigin := message.Property(m.Properties, message.PropertyRetryTopic)
-	if !hasOrigin {
-		origin = m.Topic
-	}
+	origin := originOf(m)
 	w.Done = func(w *store.Write, err error) {
 		s.count(KindNormal, w, err)
 		if err == nil {
@@ -193,6 +191,12 @@ func (s *Sender) putBack(
 		req.Done(req, err)
 	}
 	return s.store.Append(w)
+}
+
+// originOf is the topic that a message was sent to at first.
+func originOf(m *message.Message) string {
+	origin, _ := message.Property(m.Properties, message.PropertyRetryTopic)
+	return cmp.Or(origin, m.Topic)
 }
 
 // sentBackProperties are the properties of the copy of m: where it came from is noted by the first attempt

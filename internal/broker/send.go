@@ -226,12 +226,12 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	case len(req.Body) > s.MaxMessageBytes():
 		return &message.SizeError{What: "message body", Limit: s.MaxMessageBytes(), Actual: len(req.Body)}
 	case req.Batch:
-		return s.acceptBatch(req)
+		return s.acceptBatch(req, cfg)
 	}
 	if err := req.seen.scan(req.Properties); err != nil {
 		return err
 	}
-	if req.seen.prioritized {
+	if req.seen.priority >= 0 {
 		req.prioritize(cfg)
 	}
 	if IsRetryTopic(req.Topic) {
@@ -240,13 +240,12 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	return s.put(req, req.Topic, req.queueID)
 }
 
-// prioritize picks the queue that a priority means, the higher the more urgent; topics of another type know no
-// priorities. Source: SendMessageProcessor.java of RocketMQ 5.5.
+// prioritize picks the queue that a priority means, the higher the more urgent. A message that waits for a decision or
+// a time, or has a message group, knows no priority. Source: SendMessageProcessor.java of RocketMQ 5.5.
 func (req *SendRequest) prioritize(cfg *TopicConfig) {
-	switch {
-	case !cfg.prioritized():
+	if req.seen.kind() != KindNormal {
 		req.Properties = message.WithoutProperty(req.Properties, message.PropertyPriority)
-	case req.seen.priority >= 0 && cfg.WriteQueueNums > 0:
+	} else if cfg.WriteQueueNums > 0 {
 		req.queueID = min(req.seen.priority, cfg.WriteQueueNums-1)
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
+// batchRoom is for how many messages of a batch there is room at first.
+const batchRoom = 16
+
 // acceptBatch stores the messages of a batch in one queue, all of them or none. Their properties are stored
-// as they came. Known difference: a batch is refused when any of its messages is delayed or transactional or
-// has no body; the original looks at the properties of the batch alone. Source: sendBatchMessage,
-// DefaultMessageStore asyncPutMessages.
-func (s *Sender) acceptBatch(req *SendRequest) error {
+// as they came. Known differences: a batch is refused when any of its messages is delayed or transactional or
+// has no body, and in a topic for priorities it goes to the queue of its most urgent message; the original looks
+// at the properties of the batch alone. Source: sendBatchMessage, DefaultMessageStore asyncPutMessages.
+func (s *Sender) acceptBatch(req *SendRequest, cfg *TopicConfig) error {
 	if n := len(req.Topic); n > MaxTopicBytes {
 		return &message.SizeError{What: "topic", Limit: MaxTopicBytes, Actual: n}
 	}
@@ -25,14 +28,22 @@ func (s *Sender) acceptBatch(req *SendRequest) error {
 	if err := req.seen.checkMember(req.SysFlag); err != nil {
 		return err
 	}
-	count, err := checkBatch(req.Body)
-	if err != nil {
-		return err
-	}
-	w := &req.write
+	priority, w := int32(-1), &req.write
 	w.State, w.Assigned = nil, nil
-	w.Messages = make([]message.Message, 0, count)
-	err = message.DecodeBatch(req.Body, func(flag int32, body []byte, props string) error {
+	w.Messages = make([]message.Message, 0, batchRoom)
+	err := message.DecodeBatch(req.Body, func(flag int32, body []byte, props string) error {
+		var seen noted
+		err := seen.scan(props)
+		if err == nil {
+			err = seen.checkMember(0)
+		}
+		if err == nil && len(body) == 0 {
+			err = illegal("body", "is empty")
+		}
+		if err != nil {
+			return fmt.Errorf("message %d of the batch: %w", len(w.Messages)+1, err)
+		}
+		priority = max(priority, seen.priority)
 		w.Messages = append(w.Messages, message.Message{
 			Topic: req.Topic, QueueID: req.queueID, Flag: flag, SysFlag: req.SysFlag,
 			BornTimestamp: req.BornTimestamp, BornHost: req.BornHost, ReconsumeTimes: req.ReconsumeTimes,
@@ -43,28 +54,14 @@ func (s *Sender) acceptBatch(req *SendRequest) error {
 	if err != nil {
 		return err
 	}
+	if priority >= 0 && cfg.IsFor(typePriority) && cfg.WriteQueueNums > 0 {
+		req.queueID = min(priority, cfg.WriteQueueNums-1)
+		for i := range w.Messages {
+			w.Messages[i].QueueID = req.queueID
+		}
+	}
 	w.Owner, w.Done = req, s.stored
 	return s.store.Append(w)
-}
-
-// checkBatch counts the messages of a batch body and refuses it when one of them does not belong there.
-func checkBatch(batch []byte) (count int, err error) {
-	err = message.DecodeBatch(batch, func(_ int32, body []byte, props string) error {
-		count++
-		var seen noted
-		err := seen.scan(props)
-		if err == nil {
-			err = seen.checkMember(0)
-		}
-		if err == nil && len(body) == 0 {
-			err = illegal("body", "is empty")
-		}
-		if err != nil {
-			return fmt.Errorf("message %d of the batch: %w", count, err)
-		}
-		return nil
-	})
-	return count, err
 }
 
 // checkMember refuses what no batch may contain.

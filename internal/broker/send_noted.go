@@ -20,7 +20,6 @@ type noted struct {
 	timer       timerRequest
 	delayLevel  int   // as asked for, not clamped
 	priority    int32 // -1 when the message has none
-	prioritized bool  // it has the property
 	immunity    int32 // seconds before the first check-back; transaction.NoImmunity when there is none
 	timerSet    bool  // the delivery time was computed before
 	transaction bool
@@ -67,8 +66,7 @@ func (n *noted) scan(props string) error {
 		case message.PropertyCheckImmunityTimeInSeconds:
 			n.immunity = immunitySeconds(value)
 		case message.PropertyPriority:
-			p, err := strconv.ParseInt(value, 10, 32)
-			if n.prioritized = true; err == nil {
+			if p, err := strconv.ParseInt(value, 10, 32); err == nil {
 				n.priority = max(-1, int32(p))
 			}
 		case message.PropertyPopCK:

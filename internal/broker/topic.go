@@ -51,9 +51,9 @@ func (c *TopicConfig) Readable() bool { return c.Perm&PermRead != 0 }
 // Writable tells whether producers may send to the topic.
 func (c *TopicConfig) Writable() bool { return c.Perm&PermWrite != 0 }
 
-// prioritized tells whether the topic is for messages with priorities.
-func (c *TopicConfig) prioritized() bool {
-	return len(c.Attributes) > 0 && c.Attributes[AttributeMessageType] == "PRIORITY"
+// IsFor tells whether the topic was made for messages of a type.
+func (c *TopicConfig) IsFor(messageType string) bool {
+	return len(c.Attributes) > 0 && c.Attributes[AttributeMessageType] == messageType
 }
 
 func (c *TopicConfig) equal(o *TopicConfig) bool {

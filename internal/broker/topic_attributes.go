@@ -22,6 +22,12 @@ const (
 	attributePriorityFactor = "priority.factor" // of groups
 )
 
+// TypeFIFO and typePriority are values of message.type that decide how a topic is consumed.
+const (
+	TypeFIFO     = "FIFO"
+	typePriority = "PRIORITY"
+)
+
 // attribute is what a name may be set to.
 type attribute struct {
 	fixed   bool // may be given on creation only

@@ -39,7 +39,7 @@ func (d *door) show(rec message.Record) (*v1.Message, error) {
 		Offset: sys.GetQueueOffset(), Tag: clean(sys.GetTag()), Group: clean(sys.GetMessageGroup()),
 		MessageType: v1.MessageType(sys.GetMessageType()), DeliverAt: sys.GetDeliveryTimestamp(),
 		Born: sys.GetBornTimestamp(), BornHost: clean(sys.GetBornHost()), Stored: sys.GetStoreTimestamp(),
-		DeliveryAttempt: sys.GetDeliveryAttempt(), Properties: map[string]string{},
+		DeliveryAttempt: sys.GetDeliveryAttempt(), Priority: sys.Priority, Properties: map[string]string{},
 	}
 	if isGroupTopic(m.GetTopic()) {
 		origin, _ := message.Property(rec.Properties(), message.PropertyRetryTopic)

@@ -561,7 +561,7 @@ func TestConflictsOfAGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{"/v1/groups/g/clients", "/v1/clients"} {
+	for _, path := range []string{"/v1/groups/g", "/v1/groups/g/clients", "/v1/clients"} {
 		if a := r.get(
 			path,
 		).want(

@@ -60,7 +60,12 @@ func (d *door) GetGroup(ctx context.Context, in *v1.GetGroupRequest) (*v1.Group,
 	if err != nil {
 		return nil, err
 	}
-	return groupOf(cfg), nil
+	out := groupOf(cfg)
+	online, err := d.ListGroupClients(ctx, &v1.ListGroupClientsRequest{Group: in.GetGroup()})
+	if err == nil { // else who may only receive does not see what others do
+		out.Conflicts = online.GetConflicts()
+	}
+	return out, nil
 }
 
 func (d *door) PutGroup(ctx context.Context, in *v1.PutGroupRequest) (*v1.Group, error) {

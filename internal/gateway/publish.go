@@ -61,7 +61,7 @@ func (d *door) outgoing(topic string, in *v1.NewMessage, header func(name string
 	if group := in.GetGroup(); group != "" {
 		o.system.MessageGroup = &group
 	}
-	o.system.DeliveryTimestamp = in.GetDeliverAt()
+	o.system.DeliveryTimestamp, o.system.Priority = in.GetDeliverAt(), in.Priority
 	if delay := in.GetDelay(); delay != nil {
 		from := o.made
 		if delay.AsDuration() < 0 { // it is refused as a time is that is negative
@@ -100,6 +100,13 @@ func rawMessage(body []byte, header http.Header) (*v1.NewMessage, error) {
 			in.Keys = strings.Fields(value)
 		case name == "Group":
 			in.Group = value
+		case name == "Priority":
+			n, err := strconv.ParseInt(value, 10, 32)
+			if err != nil {
+				return nil, badRequest("Roquet-Priority: %s", err.Error())
+			}
+			priority := int32(n)
+			in.Priority = &priority
 		case name == "Delay":
 			delay, err := time.ParseDuration(value)
 			if err != nil {

@@ -57,7 +57,7 @@ func (d *door) popHeader(in *v1.ReceiveRequest) (*protocol.PopMessageRequestHead
 		MaxMsgNums: max(in.GetMaxMessages(), 1), InvisibleTime: invisible.Milliseconds(),
 		PollTime: wait.Milliseconds(), BornTime: time.Now().UnixMilli(), InitMode: initFromMax,
 		ExpType: protocol.ExpressionTag, Exp: "*",
-		Order: protocol.Some(d.cfg.Orderly(in.GetGroup())), AttemptID: rand.Text(),
+		AttemptID: rand.Text(),
 	}
 	if tag := in.GetTag(); tag != "" {
 		h.Exp = tag

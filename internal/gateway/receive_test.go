@@ -341,25 +341,56 @@ func TestStopEndsHeldRequests(t *testing.T) {
 	}
 }
 
-// A message group is received in order, one at a time, by an orderly group.
+// A message group is received in order, one at a time, by an orderly group, and by every group of a FIFO topic: case
+// C111.
 func TestOrderlyGroup(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	r.do(http.MethodPut, "/v1/groups/g", `{"orderly":true}`).want(http.StatusOK)
-	r.do(http.MethodPut, "/v1/topics/t", `{"messageType":"FIFO"}`).want(http.StatusOK)
-	for i := range 3 {
-		r.post("/v1/topics/t/messages", fmt.Sprint(i), "Roquet-Group: customer-7").want(http.StatusCreated)
+	r.do(http.MethodPut, "/v1/topics/t", `{}`).want(http.StatusOK)
+	receivedInOrder(r, "g", "t")
+	r.do(http.MethodPut, "/v1/topics/fifo", `{"messageType":"FIFO"}`).want(http.StatusOK)
+	receivedInOrder(r, "default", "fifo")
+	r.post("/v1/topics/fifo/messages", "x").refused(http.StatusBadRequest, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE")
+}
+
+// A priority is a message's like all else, and decides who is first.
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.do(http.MethodPut, "/v1/topics/t", `{"messageType":"PRIORITY","queues":4}`).want(http.StatusOK)
+	const publish = "/v1/topics/t/messages"
+	r.post(publish, "low", "Roquet-Priority: 0").want(http.StatusCreated)
+	r.post(publish, `{"text":"high","priority":3}`, asJSON).want(http.StatusCreated)
+	r.post(publish, "none").refused(http.StatusBadRequest, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE")
+	r.post(publish, "x", "Roquet-Priority: high").refused(http.StatusBadRequest, "BAD_REQUEST")
+	for priority, text := range map[int]string{3: "high", 0: "low"} {
+		path := fmt.Sprintf("/v1/topics/t/queues/%d/messages?offset=0", priority)
+		if a := r.get(path).want(http.StatusOK); a.text("messages.0.text") != text ||
+			fmt.Sprint(a.value("messages.0.priority")) != fmt.Sprint(priority) {
+			t.Errorf("queue %d: %s", priority, a.body)
+		}
 	}
-	r.post("/v1/topics/t/messages", "x").refused(http.StatusBadRequest, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE")
+	if a := r.receive("g", "t", `{"wait":"10s"}`); a.text("messages.0.text") != "high" {
+		t.Errorf("first: %s", a.body)
+	}
+}
+
+func receivedInOrder(r *rest, group, topic string) {
+	t := r.t
+	t.Helper()
 	for i := range 3 {
-		a := r.receive("g", "t", `{"wait":"10s"}`)
+		r.post("/v1/topics/"+topic+"/messages", fmt.Sprint(i), "Roquet-Group: customer-7").want(http.StatusCreated)
+	}
+	for i := range 3 {
+		a := r.receive(group, topic, `{"wait":"10s"}`)
 		if a.text("messages.0.text") != fmt.Sprint(i) {
 			t.Fatalf("message %d: %s", i, a.body)
 		}
-		if b := r.receive("g", "t", `{}`); b.value("messages.0") != nil {
+		if b := r.receive(group, topic, `{}`); b.value("messages.0") != nil {
 			t.Errorf("received past message %d: %s", i, b.body)
 		}
-		r.post("/v1/groups/g/messages:ack", handles(a.text("messages.0.receiptHandle")))
+		r.post("/v1/groups/"+group+"/messages:ack", handles(a.text("messages.0.receiptHandle")))
 	}
 }
 

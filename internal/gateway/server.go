@@ -47,11 +47,10 @@ type Config struct {
 	Rules        Rules
 	IDs          *message.UniqueIDs // names the messages that are published
 	BrokerName   string
-	MaxBodyBytes func() int              // the largest message body in force
-	Orderly      func(group string) bool // whether a group receives in order
-	Gate         remoting.Gate           // nil: everybody may
-	Ready        func() error            // nil, or why clients should not come
-	Metrics      http.Handler            // of GET /metrics; nil for none
+	MaxBodyBytes func() int    // the largest message body in force
+	Gate         remoting.Gate // nil: everybody may
+	Ready        func() error  // nil, or why clients should not come
+	Metrics      http.Handler  // of GET /metrics; nil for none
 	// Trace makes spans of requests, whose routes it finds in their Pattern; nil for none.
 	Trace func(next http.Handler) http.Handler
 	// Backup writes the broker's data as a tar stream, without the files in have, a JSON array: see internal/backup.

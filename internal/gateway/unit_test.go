@@ -117,7 +117,6 @@ func TestPanicIsAnswered(t *testing.T) {
 		Rules:        refusing{},
 		IDs:          message.NewUniqueIDs(netip.IPv6Loopback(), 1, 1),
 		MaxBodyBytes: func() int { return 1000 },
-		Orderly:      func(string) bool { return false },
 		Ready:        func() error { return nil },
 	}, registry)
 	if err != nil {

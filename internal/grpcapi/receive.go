@@ -141,13 +141,11 @@ func (a *api) popHeader(
 	if err != nil {
 		return nil, err
 	}
-	config := a.group(group.GetName())
 	return &protocol.PopMessageRequestHeader{
 		ConsumerGroup: group.GetName(), Topic: topic.GetName(), QueueID: anyQueue,
 		MaxMsgNums:    min(max(req.GetBatchSize(), 1), maxReceive),
 		InvisibleTime: invisible.Milliseconds(), PollTime: poll.Milliseconds(), BornTime: time.Now().UnixMilli(),
-		InitMode: initFromMax, ExpType: filter.typ, Exp: filter.text, Order: protocol.Some(config.Orderly),
-		AttemptID: req.GetAttemptId(),
+		InitMode: initFromMax, ExpType: filter.typ, Exp: filter.text, AttemptID: req.GetAttemptId(),
 	}, nil
 }
 

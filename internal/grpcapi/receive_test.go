@@ -134,7 +134,7 @@ func TestReceive(t *testing.T) {
 		h.Exp != "a || b" ||
 		h.ExpType != "TAG" ||
 		h.AttemptID != "attempt" ||
-		h.Order.Or(true) ||
+		h.Order.Present ||
 		h.ConsumerGroup != "g" {
 		t.Errorf("header %+v", h)
 	}
@@ -244,22 +244,6 @@ func TestPollTime(t *testing.T) {
 		if code != tc.code || got > tc.want || got < tc.want-200*time.Millisecond {
 			t.Errorf("%+v: %v %v", tc, got, err)
 		}
-	}
-}
-
-func TestReceiveInOrder(t *testing.T) {
-	t.Parallel()
-	d := newDoor(t, nil)
-	d.broker.groups["g"] = Group{Orderly: true, RetryMaxTimes: 16}
-	d.gives(time.Now(), "x")
-	d.connect(as(t, "c1"), consumer(v2.ClientType_SIMPLE_CONSUMER, "g", "normal"))
-	got := d.receive(as(t, "c1"), receiveRequest(nil))
-	if len(got.messages) != 1 || got.messages[0].GetSystemProperties().GetDeliveryAttempt() != 1 {
-		t.Errorf("%+v", got)
-	}
-	h, _ := d.broker.seen(protocol.PopMessage)[0].(*protocol.PopMessageRequestHeader)
-	if !h.Order.Or(false) {
-		t.Error("an orderly group receives without order")
 	}
 }
 

@@ -108,15 +108,20 @@ func TestConsumerSettings(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		group    string
+		topic    string
 		attempts int32
 		fifo     bool
 		policy   string
 	}{
-		{"custom", 4, false, "customized 1s 5s"},
-		{"growing", 6, true, "exponential 1s 1m0s 3"},
-		{"unknown", 17, false, "customized 1s 5s 10s 30s 1m0s 2m0s 3m0s 4m0s 5m0s 6m0s 7m0s 8m0s 9m0s 10m0s 20m0s 30m0s 1h0m0s 2h0m0s"},
+		{"custom", "normal", 4, false, "customized 1s 5s"},
+		{"growing", "normal", 6, true, "exponential 1s 1m0s 3"},
+		{"custom", "fifo", 4, true, "customized 1s 5s"}, // C111
+		{"unknown", "normal", 17, false, "customized 1s 5s 10s 30s 1m0s 2m0s 3m0s 4m0s 5m0s 6m0s 7m0s 8m0s 9m0s 10m0s 20m0s 30m0s 1h0m0s 2h0m0s"},
 	} {
-		_, answer := d.connect(as(t, "c-"+tc.group), consumer(v2.ClientType_PUSH_CONSUMER, tc.group, "normal"))
+		_, answer := d.connect(
+			as(t, "c-"+tc.group+tc.topic),
+			consumer(v2.ClientType_PUSH_CONSUMER, tc.group, tc.topic),
+		)
 		sub, backoff := answer.GetSettings().GetSubscription(), answer.GetSettings().GetBackoffPolicy()
 		if sub.GetFifo() != tc.fifo || sub.GetReceiveBatchSize() != 32 ||
 			sub.GetLongPollingTimeout().AsDuration() != 20*time.Second ||

@@ -78,7 +78,12 @@ func (a *api) merged(sent *v2.Settings) *v2.Settings {
 	}
 	if sub := s.GetSubscription(); sub != nil {
 		group := a.group(sub.GetGroup().GetName())
-		sub.Fifo = proto.Bool(group.Orderly)
+		ordered := group.Orderly
+		for _, entry := range sub.GetSubscriptions() {
+			topic, _ := a.cfg.Metadata.Topic(entry.GetTopic().GetName())
+			ordered = ordered || topic.MessageType == typeFIFO // case C111
+		}
+		sub.Fifo = &ordered
 		sub.ReceiveBatchSize = proto.Int32(receiveBatchSize)
 		sub.LongPollingTimeout = durationpb.New(longestPoll)
 		s.BackoffPolicy = group.retryPolicy()

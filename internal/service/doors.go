@@ -100,7 +100,6 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 
 // newREST makes the HTTP door over the broker's registry. What a message may be, it asks the gRPC door.
 func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) {
-	groups := s.node.groups
 	var trace func(next http.Handler) http.Handler
 	if s.tracing.Hook() != nil {
 		trace = s.tracing.Handler
@@ -111,14 +110,10 @@ func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) 
 		IDs:          message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
 		BrokerName:   s.self.brokerName,
 		MaxBodyBytes: s.node.sender.MaxMessageBytes,
-		Orderly: func(name string) bool {
-			group, ok := groups.Lookup(name)
-			return ok && group.ConsumeMessageOrderly
-		},
-		Gate:    s.access,
-		Ready:   s.ready,
-		Metrics: s.metrics,
-		Backup:  backupRequests{s.node}.send,
-		Logger:  s.log.With(slog.String("component", "http")),
+		Gate:         s.access,
+		Ready:        s.ready,
+		Metrics:      s.metrics,
+		Backup:       backupRequests{s.node}.send,
+		Logger:       s.log.With(slog.String("component", "http")),
 	}, registry)
 }

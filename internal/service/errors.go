@@ -59,7 +59,6 @@ func codeOf(err error) (protocol.ResponseCode, bool) {
 		{protocol.SubscriptionParseFailed, errors.Is(err, filter.ErrEmpty)},
 		{protocol.NoMessage, isA[*pop.HandleError](err)},
 		{protocol.SystemError, errors.Is(err, offset.ErrRange)},
-		{protocol.SystemError, isA[*notForcedError](err)},
 		{protocol.SystemError, errors.Is(err, nameserver.ErrNotRegistered)},
 		{protocol.NoPermission, isA[*auth.ChangeError](err)}, // the original's code for all of them
 		{protocol.SystemBusy, isA[*commitlog.BusyError](err)},

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -215,23 +216,16 @@ func TestWireTraceTopic(t *testing.T) {
 	}
 }
 
-// TestWirePriority: the priority is the queue, higher ones are received first; topics of another type know none.
+// TestWirePriority: the priority is the queue, and in a topic for priorities the higher ones are received first.
 func TestWirePriority(t *testing.T) {
 	t.Parallel()
 	w := startWire(t, nil)
-	w.ok(protocol.UpdateAndCreateTopic, &protocol.CreateTopicRequestHeader{
-		Topic:           "p",
-		DefaultTopic:    "TBW102",
-		ReadQueueNums:   4,
-		WriteQueueNums:  4,
-		Perm:            6,
-		TopicFilterType: "SINGLE_TAG",
-		Attributes:      "+message.type=PRIORITY",
-	}, nil)
+	w.typedTopic("p", "PRIORITY", 4)
 	w.topic("plain", 4)
 	w.group("g")
+	const priority = "_SYS_MSG_PRIORITY_\x01"
 	for _, p := range []string{"0", "2", "9", "x"} {
-		w.send("p", 1, "_SYS_MSG_PRIORITY_\x01"+p+"\x02", p)
+		w.send("p", 1, priority+p+"\x02", p)
 	}
 	var got []string
 	for range 4 {
@@ -246,12 +240,117 @@ func TestWirePriority(t *testing.T) {
 	if want := []string{"9 in 3", "2 in 2", "x in 1", "0 in 0"}; !slices.Equal(got, want) {
 		t.Errorf("received %q, want %q", got, want)
 	}
-	w.send("plain", 1, "_SYS_MSG_PRIORITY_\x012\x02", "x")
-	all, _ := w.pull("g", "plain", 1, 0, "*")
-	if len(all) != 1 {
-		t.Fatalf("%d messages in the queue that was asked for", len(all))
+	// The message decides, in a topic of any type; with a message group or a time it has no priority.
+	for _, tt := range []struct {
+		props string
+		queue int32
+		kept  bool
+	}{
+		{priority + "2\x02", 2, true},
+		{priority + "3\x02__SHARDINGKEY\x01a\x02", 1, false},
+		{priority + "3\x02DELAY\x011\x02", 1, false},
+	} {
+		if at := w.send("plain", 1, tt.props, tt.props); at.QueueID != tt.queue {
+			t.Errorf("%q is sent to queue %d", tt.props, at.QueueID)
+		}
+		deadline := time.Now().Add(20 * time.Second)
+		var kept, found bool
+		for !found && time.Now().Before(deadline) {
+			all, _ := w.pull("g", "plain", tt.queue, 0, "*")
+			for _, m := range all {
+				if string(m.Body) == tt.props {
+					found = true
+					_, kept = message.Property(m.Properties, message.PropertyPriority)
+				}
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+		if !found || kept != tt.kept {
+			t.Errorf("%q: in queue %d %v, with its priority %v", tt.props, tt.queue, found, kept)
+		}
 	}
-	if _, ok := message.Property(all[0].Properties, message.PropertyPriority); ok {
-		t.Error("a topic of another type keeps the priority")
+	// A batch is as urgent as its most urgent message.
+	batch := sendHeader("p", 0, "")
+	batch.Batch = protocol.Some(true)
+	answer := w.ok(protocol.SendBatchMessage, batch, message.AppendBatchEntry(
+		message.AppendBatchEntry(nil, 0, []byte("a"), priority+"1\x02"), 0, []byte("b"), priority+"7\x02"))
+	if queue := answer.Ext.Value("queueId"); queue != "3" {
+		t.Errorf("the batch is in queue %s", queue)
+	}
+}
+
+// TestWireResetsReachWhoWaits: a pull and a receive that wait at the end of a queue learn of a reset, and of a clone
+// over offsets of their own, at once.
+func TestWireResetsReachWhoWaits(t *testing.T) {
+	t.Parallel()
+	w := startWire(t, nil)
+	w.topic("t", 1)
+	for _, group := range []string{"pulls", "pops", "source"} {
+		w.group(group)
+	}
+	for range 3 {
+		w.send("t", 0, "", "x")
+	}
+	commit := func(group string, at int64) {
+		w.ok(protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequestHeader{
+			ConsumerGroup: group, Topic: "t", CommitOffset: at,
+		}, nil)
+	}
+	commit("source", 1)
+	waiting := w.dial()
+	for _, moved := range []struct {
+		name string
+		by   func(group string)
+		to   int
+	}{
+		{"reset", func(group string) {
+			w.ok(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequestHeader{
+				Topic: "t", Group: group, QueueID: -1, IsForce: true,
+			}, nil)
+		}, 0},
+		{"cloned", func(group string) {
+			w.ok(protocol.CloneGroupOffset, &protocol.CloneGroupOffsetRequestHeader{
+				SrcGroup: "source", DestGroup: group, Topic: "t",
+			}, nil)
+		}, 1},
+	} {
+		for _, group := range []string{"pulls", "pops"} {
+			commit(group, 3)
+			answered := make(chan *protocol.Command, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			go func() {
+				code, h := protocol.PullMessage, protocol.Header(&protocol.PullMessageRequestHeader{
+					ConsumerGroup: group, Topic: "t", QueueOffset: 3, MaxMsgNums: 32, SysFlag: 6,
+					SuspendTimeoutMillis: 30_000, Subscription: "*", ExpressionType: "TAG",
+				})
+				if group == "pops" {
+					code, h = protocol.PopMessage, &protocol.PopMessageRequestHeader{
+						ConsumerGroup: group, Topic: "t", QueueID: -1, MaxMsgNums: 32, InvisibleTime: 30_000,
+						PollTime: 30_000, BornTime: time.Now().UnixMilli(), ExpType: "TAG", Exp: "*",
+					}
+				}
+				answer, err := waiting.Invoke(ctx, code, h, nil)
+				if err != nil {
+					t.Errorf("%s %s: %v", group, moved.name, err)
+				}
+				answered <- answer
+			}()
+			for w.svc.node.puller.Held()+w.svc.node.popper.PollingCount(group, "t", -1) == 0 && ctx.Err() == nil {
+				<-time.After(time.Millisecond)
+			}
+			moved.by(group)
+			answer := <-answered
+			switch {
+			case answer == nil:
+			case group == "pops":
+				if all := records(t, answer.Body); len(all) != 3-moved.to {
+					t.Errorf("%s: %d messages received", moved.name, len(all))
+				}
+			case answer.Code != int32(protocol.PullOffsetMoved) ||
+				answer.Ext.Value("nextBeginOffset") != fmt.Sprint(moved.to):
+				t.Errorf("%s: code %d %s", moved.name, answer.Code, answer.Ext.Value("nextBeginOffset"))
+			}
+		}
 	}
 }

@@ -4,7 +4,6 @@ package service
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/roquetmq/roquet/internal/broker"
@@ -106,18 +105,6 @@ func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffs
 // skip messages.
 type resetRequests struct{ offsetRequests }
 
-// notForcedError says that a reset would skip messages that the group has not consumed, and was not forced.
-type notForcedError struct {
-	queueID int32
-	from    message.QueueOffset
-	to      message.QueueOffset
-}
-
-func (e *notForcedError) Error() string {
-	return fmt.Sprintf("queue %d would go forward from %d to %d and messages would be skipped: "+
-		"force the reset (mqadmin -f true) to do so", e.queueID, e.from, e.to)
-}
-
 func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	cfg, ok := s.topics.Lookup(h.Topic)
 	if !ok {
@@ -141,9 +128,16 @@ func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 		s.push(c, cfg.Name, h, body)
 		return
 	}
-	s.offsets.Reset(cloned(h.Group), cfg.Name, targets, func(err error) {
+	s.move(cloned(h.Group), cfg.Name, targets, func(err error) {
 		c.AnswerLater(answer{Body: protocol.EncodeBody(body)}, err)
 	})
+}
+
+// move resets a group, and tells its clients that wait for messages.
+func (s resetRequests) move(group, topic string, to map[int32]message.QueueOffset, done func(error)) {
+	s.offsets.Reset(group, topic, to, done)
+	s.puller.Moved(group, topic)
+	s.popper.Moved(group, topic)
 }
 
 // push tells the clients of the group to go on at the offsets (RESET_CONSUMER_CLIENT_OFFSET 220); they commit them.
@@ -207,7 +201,9 @@ func (s resetRequests) targets(
 			return nil, err
 		}
 		if from, known := s.offsets.Query(h.Group, cfg.Name, id); known && at > from && !h.IsForce {
-			return nil, &notForcedError{id, from, at}
+			return nil, protocol.Errorf(protocol.SystemError,
+				"queue %d would go forward from %d to %d and messages would be skipped: force the reset (mqadmin -f "+
+					"true) to do so", id, from, at)
 		}
 		targets[id] = at
 	}
@@ -222,18 +218,26 @@ func (s resetRequests) resetTarget(topic string, id int32, millis int64) (messag
 	return s.byTime(topic, id, millis, false)
 }
 
-func (s resetRequests) clone(_ *call, h *protocol.CloneGroupOffsetRequestHeader) (answer, error) {
+// clone gives a group the offsets of another. One that has offsets of its own is reset to them.
+func (s resetRequests) clone(c *call, h *protocol.CloneGroupOffsetRequestHeader) {
 	topics := []string{cloned(h.Topic)}
 	if h.Topic == "" {
 		topics = s.offsets.TopicsOf(h.SrcGroup)
 	}
+	end := newCountdown(len(topics), replyTo(c))
 	for _, topic := range topics {
-		if _, ok := s.topics.Lookup(topic); !ok {
+		from := s.offsets.Offsets(h.SrcGroup, topic)
+		_, ok := s.topics.Lookup(topic)
+		if ok && from != nil && s.offsets.Offsets(h.DestGroup, topic) != nil {
+			s.move(cloned(h.DestGroup), topic, from, end.done)
 			continue
 		}
-		s.offsets.Clone(cloned(h.SrcGroup), cloned(h.DestGroup), topic)
+		if ok {
+			s.offsets.Clone(h.SrcGroup, h.DestGroup, topic)
+		}
+		end.done(nil)
 	}
-	return answer{}, nil
+	end.done(nil)
 }
 
 func (s resetRequests) correction(_ *call, h *protocol.QueryCorrectionOffsetHeader) (answer, error) {

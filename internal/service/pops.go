@@ -42,7 +42,7 @@ func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	r.Invisible = time.Duration(h.InvisibleTime) * time.Millisecond
 	r.InitMode, r.AttemptID = broker.PopInitMode(h.InitMode), h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
-	r.Order = orderOf(c, h.Order.Or(false))
+	r.Order = s.orderOf(c, h.Topic, h.ConsumerGroup, h.Order)
 	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
 	wait, late := waitOf(h.PollTime, h.BornTime)
 	if late {
@@ -53,17 +53,19 @@ func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	s.popper.Pop(&r.PopRequest)
 }
 
-// orderOf is by what messages are kept in order: native consumers own a queue, those of gRPC and REST a message
-// group.
-func orderOf(c *remoting.Call, ordered bool) broker.PopOrder {
+// orderOf is by what messages are kept in order: native consumers say that they want a queue to themselves; through
+// gRPC and REST it is the message group, in an orderly group and in every group of a FIFO topic (case C111).
+func (s popRequests) orderOf(c *remoting.Call, topic, group string, asked protocol.Optional[bool]) broker.PopOrder {
+	of, known := s.topics.Lookup(topic)
+	cfg, exists := s.groups.Lookup(group)
 	switch {
-	case !ordered:
-		return broker.Unordered
-	case c.Protocol == remoting.ProtocolRemoting:
+	case c.Protocol == remoting.ProtocolRemoting && asked.Or(false):
 		return broker.OrderQueue
-	default:
+	case c.Protocol == remoting.ProtocolRemoting:
+	case known && of.IsFor(broker.TypeFIFO), exists && cfg.ConsumeMessageOrderly:
 		return broker.OrderGroup
 	}
+	return broker.Unordered
 }
 
 // waitOf is how long a receive may wait, and whether its client has given up.
@@ -347,7 +349,7 @@ func (s popRequests) notification(c *call, h *protocol.NotificationRequestHeader
 	r := &popCall{call: c, notice: new(protocol.NotificationResponseHeader)}
 	r.Group, r.Topic, r.QueueID, r.AttemptID = h.ConsumerGroup, h.Topic, h.QueueID, h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
-	r.Order = orderOf(c, h.Order.Or(false))
+	r.Order = s.orderOf(c, h.Topic, h.ConsumerGroup, h.Order)
 	r.Wait, _ = waitOf(h.PollTime, h.BornTime)
 	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
 	s.popper.Notify(&r.PopRequest)

@@ -131,7 +131,7 @@ func (n *node) brokerRoutes(l, fast *lanes) []r.Route {
 		at(p.UpdateAndGetGroupForbidden, l.admin, fast.admin, r.HandleAsync(groups.forbidden)),
 		at(p.GetAllConsumerOffset, l.admin, fast.admin, r.HandleBody(offsets.all)),
 		at(p.InvokeBrokerToResetOffset, l.admin, fast.admin, r.HandleAsync(resets.reset)),
-		at(p.CloneGroupOffset, l.admin, fast.admin, r.Handle(resets.clone)),
+		at(p.CloneGroupOffset, l.admin, fast.admin, r.HandleAsync(resets.clone)),
 		at(p.QueryCorrectionOffset, l.admin, fast.admin, r.Handle(resets.correction)),
 
 		// Who is connected, how far is everybody

@@ -92,7 +92,10 @@ func Parse(expression, exprType string) (*Subscription, error) {
 			s.tags = append(s.tags, tag)
 		}
 	}
-	s.setTags(s.tags)
+	slices.Sort(s.tags)
+	s.tags = slices.Compact(s.tags)
+	s.setCodes(s.tags)
+	s.matchRecord = s.wantsRecord
 	return s, nil
 }
 
@@ -105,14 +108,6 @@ func IsSQL(exprType string) bool { return exprType != "" && exprType != TypeTag 
 // All returns the subscription to every message.
 func All() *Subscription {
 	return &Subscription{expression: ExpressionAll, exprType: TypeTag, all: true}
-}
-
-// setTags takes the tags wanted, and keeps their codes.
-func (s *Subscription) setTags(tags []string) {
-	slices.Sort(tags)
-	s.tags = slices.Compact(tags)
-	s.setCodes(s.tags)
-	s.matchRecord = s.wantsRecord
 }
 
 // setCodes takes the tags that a message may have.

@@ -158,6 +158,15 @@ func (t *Table) QueryPull(group, topic string, queueID int32) (message.QueueOffs
 	return t.Query(group, topic, queueID)
 }
 
+// HasReset tells whether a reset of the queue waits for the group's next pull.
+func (t *Table) HasReset(group, topic string, queueID int32) bool {
+	if t.resets.Load() == 0 {
+		return false
+	}
+	q, _ := t.find(group, topic, queueID)
+	return q != nil && q.reset.Load() != none
+}
+
 // TakeReset ends a pending reset and returns where to: the pull that asked has to be answered with it. With
 // no reset anywhere it costs one atomic load.
 func (t *Table) TakeReset(group, topic string, queueID int32) (message.QueueOffset, bool) {

@@ -99,7 +99,9 @@ type Group struct {
 	// It may consume as a broadcast.
 	BroadcastEnabled bool `protobuf:"varint,5,opt,name=broadcast_enabled,json=broadcastEnabled,proto3" json:"broadcast_enabled,omitempty"`
 	// Its attributes.
-	Attributes    map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What does not fit among its clients that are connected, such as subscriptions that differ; not in lists of groups.
+	Conflicts     []string `protobuf:"bytes,7,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -172,6 +174,13 @@ func (x *Group) GetBroadcastEnabled() bool {
 func (x *Group) GetAttributes() map[string]string {
 	if x != nil {
 		return x.Attributes
+	}
+	return nil
+}
+
+func (x *Group) GetConflicts() []string {
+	if x != nil {
+		return x.Conflicts
 	}
 	return nil
 }
@@ -1351,7 +1360,7 @@ var File_roquet_v1_group_proto protoreflect.FileDescriptor
 
 const file_roquet_v1_group_proto_rawDesc = "" +
 	"\n" +
-	"\x15roquet/v1/group.proto\x12\troquet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15roquet/v1/error.proto\x1a\x17roquet/v1/message.proto\"\xb4\x02\n" +
+	"\x15roquet/v1/group.proto\x12\troquet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15roquet/v1/error.proto\x1a\x17roquet/v1/message.proto\"\xd2\x02\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0fconsume_enabled\x18\x02 \x01(\bR\x0econsumeEnabled\x12\x18\n" +
@@ -1360,7 +1369,8 @@ const file_roquet_v1_group_proto_rawDesc = "" +
 	"\x11broadcast_enabled\x18\x05 \x01(\bR\x10broadcastEnabled\x12@\n" +
 	"\n" +
 	"attributes\x18\x06 \x03(\v2 .roquet.v1.Group.AttributesEntryR\n" +
-	"attributes\x1a=\n" +
+	"attributes\x12\x1c\n" +
+	"\tconflicts\x18\a \x03(\tR\tconflicts\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +

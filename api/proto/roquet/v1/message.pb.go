@@ -92,7 +92,8 @@ type NewMessage struct {
 	Tag string `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Words that the message can be found by.
 	Keys []string `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
-	// Its message group: messages of one group are kept, and delivered to an orderly group, in order.
+	// Its message group: messages of one group are kept in order, and delivered so to orderly groups and of
+	// FIFO topics.
 	Group string `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
 	// When it is delivered, at the earliest: at a time, or after a while. At most 40 days ahead.
 	//
@@ -102,7 +103,9 @@ type NewMessage struct {
 	//	*NewMessage_Delay
 	Due isNewMessage_Due `protobuf_oneof:"due"`
 	// Properties of the application's own.
-	Properties    map[string]string `protobuf:"bytes,8,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Properties map[string]string `protobuf:"bytes,8,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How urgent it is, in a topic for priorities: 0 or more, the higher the sooner.
+	Priority      *int32 `protobuf:"varint,9,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -215,6 +218,13 @@ func (x *NewMessage) GetProperties() map[string]string {
 	return nil
 }
 
+func (x *NewMessage) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
 type isNewMessage_Payload interface {
 	isNewMessage_Payload()
 }
@@ -297,8 +307,10 @@ type Message struct {
 	OriginTopic string `protobuf:"bytes,19,opt,name=origin_topic,json=originTopic,proto3" json:"origin_topic,omitempty"`
 	// A dead letter's own message id before.
 	OriginMessageId string `protobuf:"bytes,20,opt,name=origin_message_id,json=originMessageId,proto3" json:"origin_message_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How urgent it is.
+	Priority      *int32 `protobuf:"varint,21,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Message) Reset() {
@@ -480,6 +492,13 @@ func (x *Message) GetOriginMessageId() string {
 		return x.OriginMessageId
 	}
 	return ""
+}
+
+func (x *Message) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
 }
 
 type isMessage_Payload interface {
@@ -2069,7 +2088,7 @@ var File_roquet_v1_message_proto protoreflect.FileDescriptor
 
 const file_roquet_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x17roquet/v1/message.proto\x12\troquet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15roquet/v1/error.proto\x1a\x15roquet/v1/topic.proto\"\xfc\x02\n" +
+	"\x17roquet/v1/message.proto\x12\troquet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15roquet/v1/error.proto\x1a\x15roquet/v1/topic.proto\"\xaa\x03\n" +
 	"\n" +
 	"NewMessage\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x14\n" +
@@ -2082,12 +2101,14 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationH\x01R\x05delay\x12E\n" +
 	"\n" +
 	"properties\x18\b \x03(\v2%.roquet.v1.NewMessage.PropertiesEntryR\n" +
-	"properties\x1a=\n" +
+	"properties\x12\x1f\n" +
+	"\bpriority\x18\t \x01(\x05H\x02R\bpriority\x88\x01\x01\x1a=\n" +
 	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
 	"\apayloadB\x05\n" +
-	"\x03due\"\xab\x06\n" +
+	"\x03dueB\v\n" +
+	"\t_priority\"\xd9\x06\n" +
 	"\aMessage\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12*\n" +
@@ -2113,11 +2134,13 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\x10delivery_attempt\x18\x11 \x01(\x05R\x0fdeliveryAttempt\x12%\n" +
 	"\x0ereceipt_handle\x18\x12 \x01(\tR\rreceiptHandle\x12!\n" +
 	"\forigin_topic\x18\x13 \x01(\tR\voriginTopic\x12*\n" +
-	"\x11origin_message_id\x18\x14 \x01(\tR\x0foriginMessageId\x1a=\n" +
+	"\x11origin_message_id\x18\x14 \x01(\tR\x0foriginMessageId\x12\x1f\n" +
+	"\bpriority\x18\x15 \x01(\x05H\x01R\bpriority\x88\x01\x01\x1a=\n" +
 	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
-	"\apayload\"W\n" +
+	"\apayloadB\v\n" +
+	"\t_priority\"W\n" +
 	"\x0ePublishRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12/\n" +
 	"\amessage\x18\x02 \x01(\v2\x15.roquet.v1.NewMessageR\amessage\"^\n" +

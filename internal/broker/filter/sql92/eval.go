@@ -2,7 +2,10 @@
 
 package sql92
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // truth is what a condition evaluates to. Conditions are most of an expression, and a truth is cheaper to hand up than
 // a value.
@@ -276,7 +279,7 @@ func compare(left, right *value) (int, bool) {
 // compareSame orders two booleans or two numbers.
 func compareSame(left, right *value) int {
 	if left.kind != kindFloat && right.kind != kindFloat {
-		return compareInts(left.num, right.num)
+		return cmp.Compare(left.num, right.num)
 	}
 	return compareFloats(left.asFloat(), right.asFloat())
 }

@@ -119,15 +119,8 @@ func (l *lexer) scan(at int) (symbol, int) {
 		n := span(rest, func(c byte) bool { return isLetter(c) || isDigit(c) })
 		return keyword(rest[:n]), at + n
 	}
-	if len(rest) > 1 {
-		switch rest[:2] {
-		case "<>":
-			return symNotEqual, at + 2
-		case ">=":
-			return symGreaterEqual, at + 2
-		case "<=":
-			return symLessEqual, at + 2
-		}
+	if i := slices.Index([]string{"<>", ">=", "<="}, rest[:min(2, len(rest))]); i >= 0 {
+		return [...]symbol{symNotEqual, symGreaterEqual, symLessEqual}[i], at + 2
 	}
 	if i := strings.IndexByte("(),+-=><", rest[0]); i >= 0 {
 		return [...]symbol{symOpen, symClose, symComma, symPlus, symMinus, symEqual, symGreater, symLess}[i], at + 1

@@ -3,6 +3,7 @@
 package sql92
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -120,7 +121,7 @@ func compareFloats(a, b float64) int {
 	case a == b && a != 0:
 		return 0
 	}
-	return compareInts(orderOf(a), orderOf(b))
+	return cmp.Compare(orderOf(a), orderOf(b))
 }
 
 func orderOf(f float64) int64 {
@@ -129,16 +130,6 @@ func orderOf(f float64) int64 {
 		return 1
 	case math.Signbit(f):
 		return -1
-	}
-	return 0
-}
-
-func compareInts(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
 	}
 	return 0
 }

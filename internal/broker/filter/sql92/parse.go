@@ -256,8 +256,7 @@ func (p *parser) checkOrdered(operands ...*node) error {
 }
 
 // phrase reads what follows BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH.
-func (p *parser) phrase(n *node, sym symbol) error {
-	var err error
+func (p *parser) phrase(n *node, sym symbol) (err error) {
 	switch sym {
 	case symBetween:
 		n.op = opBetween
@@ -265,13 +264,8 @@ func (p *parser) phrase(n *node, sym symbol) error {
 	case symIn:
 		n.op = opIn
 		return p.in(n)
-	case symContains:
-		n.op = opContains
-	case symStartsWith:
-		n.op = opStartsWith
-	default:
-		n.op = opEndsWith
 	}
+	n.op = opContains + operation(sym-symContains)
 	n.value, err = p.str()
 	return err
 }
