@@ -200,7 +200,7 @@ func originOf(m *message.Message) string {
 }
 
 // sentBackProperties are the properties of the copy of m: where it came from is noted by the first attempt
-// and kept.
+// and kept. If there is no room for that, it is a dead letter without.
 func sentBackProperties(m *message.Message, level int) string {
 	dst := make([]byte, 0, len(m.Properties)+len(m.Topic)+160)
 	origin, retryTopic := "", ""
@@ -227,6 +227,9 @@ func sentBackProperties(m *message.Message, level int) string {
 	}
 	if level > 0 {
 		dst = message.AppendProperty(dst, message.PropertyDelayLevel, strconv.Itoa(level))
+	}
+	if len(dst) > message.MaxPropertiesBytes {
+		return m.Properties
 	}
 	return string(dst)
 }

@@ -166,6 +166,26 @@ func TestSendBackToTheDeadLetterTopic(t *testing.T) {
 	}
 }
 
+// TestDeadLetterWithFullProperties: a dead letter that has no room to say where it came from is one all the same.
+func TestDeadLetterWithFullProperties(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.group(t, "g", func(c *GroupConfig) { c.RetryMaxTimes = 0 })
+	w.topic(t, "T", 1)
+	full := props("UNIQ_KEY", "u", "x", strings.Repeat("x", message.MaxPropertiesBytes-14))
+	w.mustSend(t, "T", "body", func(r *SendRequest) { r.Properties = full })
+	m := w.only(t, "T", 0)
+	if m.Properties != full || len(full) != message.MaxPropertiesBytes {
+		t.Fatalf("%d bytes of properties, sent %d", len(m.Properties), len(full))
+	}
+	if err := w.sendBack(t, "g", m.LogOffset); err != nil {
+		t.Fatal(err)
+	}
+	if c := w.only(t, "%DLQ%g", 0); c.Properties != full {
+		t.Errorf("%d bytes of properties", len(c.Properties))
+	}
+}
+
 func TestSendBackRefusals(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

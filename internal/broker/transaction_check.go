@@ -128,8 +128,13 @@ func newCheck(m *message.Message, topic string, queueID int32, group string, che
 	return check
 }
 
+// withCheckTimes is props with the number of checks, if there is room for that.
 func withCheckTimes(props string, checks int) string {
-	return message.SetProperty(props, message.PropertyTransactionCheckTimes, strconv.Itoa(checks))
+	with := message.SetProperty(props, message.PropertyTransactionCheckTimes, strconv.Itoa(checks))
+	if len(with) > message.MaxPropertiesBytes {
+		return props
+	}
+	return with
 }
 
 // send sends the check to one of the producers: each in its turn, the next one when its connection is no

@@ -309,14 +309,15 @@ func (t *Transactions) late(req *EndRequest) error {
 	return decidedBefore(Rollback)
 }
 
-// isStored reports whether the half message was committed: its real message is in one of topics.
+// isStored reports whether the half message was committed: its real message is in one of topics. Who names none
+// but the id means whatever half message of that id was committed, wherever that was then.
 func (t *Transactions) isStored(req *EndRequest, key string, topics ...string) bool {
 	for _, topic := range topics {
 		recs, _ := t.log.ByKey(topic, key, true, maxSameKey, 0, math.MaxInt64) // what cannot be read is not found
 		for _, rec := range recs {
 			prepared := rec.PreparedTransactionOffset()
 			if rec.SysFlag()&message.TransactionMask == message.TransactionCommit &&
-				(prepared == req.half.LogOffset || req.LogOffset >= 0 && prepared == req.LogOffset) {
+				(req.LogOffset < 0 || prepared == req.half.LogOffset || prepared == req.LogOffset) {
 				return true
 			}
 		}

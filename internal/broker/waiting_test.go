@@ -5,10 +5,12 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/transaction"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/store"
 )
@@ -48,6 +50,50 @@ func TestTransactionsCanBeRefused(t *testing.T) {
 	if id == "" || property(&half, "__transactionId__") != id || property(&half, "UNIQ_KEY") != id {
 		t.Errorf("transaction %q, properties %q", id, half.Properties)
 	}
+}
+
+// TestHalfMessageWithFullProperties: a half message that has no room for the number of its checks is checked, parked
+// and resumed all the same.
+func TestHalfMessageWithFullProperties(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTxWorld(t)
+		w.topic(t, "T", 1)
+		w.tx.SetTiming(transaction.Config{Timeout: time.Millisecond, Interval: time.Millisecond, MaxChecks: 2})
+		w.clients.Heartbeat(channel(7), &Heartbeat{ClientID: "c", Producers: []string{"p"}}, time.Now())
+		var asked []message.Record
+		w.checked = func(_ Channel, check *TransactionCheck) error {
+			asked = append(asked, check.Record)
+			return nil
+		}
+		own := props("TRAN_MSG", "true", "PGROUP", "p", "UNIQ_KEY", "u")
+		added := props("__transactionId__", "u", "REAL_TOPIC", "T", "REAL_QID", "0")
+		fill := props("x", strings.Repeat("x", message.MaxPropertiesBytes-len(own)-len(added)-3))
+		w.mustSend(t, "T", "b", func(req *SendRequest) { req.Properties = own + fill })
+		half := w.only(t, TransHalfTopic, 0)
+		if len(half.Properties) != message.MaxPropertiesBytes {
+			t.Fatalf("%d bytes of properties", len(half.Properties))
+		}
+		for range 20 { // checks and parkings are writes that come after one another
+			time.Sleep(2 * time.Millisecond)
+			w.tx.tick()
+			w.st.apply()
+		}
+		if len(asked) != 2 {
+			t.Fatalf("asked %d times", len(asked))
+		}
+		if m, err := message.Decode(
+			asked[0],
+		); err != nil || m.Properties != half.Properties ||
+			asked[0].Check() != nil {
+			t.Errorf("asked about %d bytes of properties, %v, %v", len(m.Properties), err, asked[0].Check())
+		}
+		parked := w.only(t, TransCheckMaxTimeTopic, 0)
+		var o outcome
+		w.tx.Resume(parked.LogOffset, nil, o.done)
+		w.st.apply()
+		o.want(t, 1, true)
+	})
 }
 
 func TestRecallsCanBeRefused(t *testing.T) {
