@@ -21,6 +21,14 @@ func DefaultDelayLevels() DelayLevels {
 	}
 }
 
+// orDefault returns RocketMQ's table in place of an empty one.
+func (l DelayLevels) orDefault() DelayLevels {
+	if len(l) == 0 {
+		return DefaultDelayLevels()
+	}
+	return l
+}
+
 // Max returns the highest level.
 func (l DelayLevels) Max() int { return len(l) }
 

@@ -140,12 +140,8 @@ func (d *Delays) Distribution(now time.Time, bounds []time.Duration) ([]int64, e
 
 // NextDue returns when the first waiting message is due, in ms; ok is false when none waits.
 func (d *Delays) NextDue() (millis int64, ok bool, err error) {
-	for st, err := range d.log.StatesIn(message.SpaceTimer, nil, nil) {
-		if k, valid := decodeTimerKey(st.Key); valid || err != nil {
-			return k.due, valid, err
-		}
-	}
-	return 0, false, nil
+	_, _, millis, err = d.look(nil, 0, 0)
+	return millis, err == nil && millis != never, err
 }
 
 // count counts what waited before the start. A million takes a second: it is done beside everything else.

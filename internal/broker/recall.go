@@ -129,7 +129,7 @@ func (r *Recalls) check(topic, handle string, now time.Time) (h RecallHandle, er
 			h.BrokerName)
 	case left <= 0 || left > TimerMaxDelay.Milliseconds():
 		err = refuse(IllegalOperation, "recall failed, timestamp invalid: %s is not within the next %s",
-			h.due(), inDays(TimerMaxDelay))
+			h.due(), timerMaxDays)
 	}
 	return h, err
 }

@@ -161,7 +161,7 @@ func (s *Sender) copyBack(req *SendBackRequest, group *GroupConfig, retry *Topic
 		level = firstRetryLevel + int(m.ReconsumeTimes)
 	}
 	req.deadLetter = false
-	return s.putBack(req, &m, retry.Name, rand.Int32N(group.RetryQueueNums), s.timing.levels.Clamp(level))
+	return s.putBack(req, &m, retry.Name, rand.Int32N(group.RetryQueueNums), s.cfg.Levels.Clamp(level))
 }
 
 // putBack stores the copy of m in a queue of topic, delayed when level is positive.
@@ -177,7 +177,7 @@ func (s *Sender) putBack(
 	}
 	w.State, w.Assigned = nil, nil
 	if level > 0 {
-		park(w, c, level, s.timing.levels.Delay(level))
+		park(w, c, level, s.cfg.Levels.Delay(level))
 	}
 	origin := originOf(m)
 	w.Done = func(w *store.Write, err error) {

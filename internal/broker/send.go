@@ -59,11 +59,10 @@ type Sender struct {
 	locks  *QueueLocks
 	stats  *Stats
 	store  Messages
-	tail   string                          // encoded properties of every single message
-	timing timing                          // of messages that wait
-	limit  atomic.Int64                    // MaxMessageBytes in force
-	noHalf atomic.Bool                     // half messages are refused
-	recall *Recalls                        // nil: none
+	tail   string       // encoded properties of every single message
+	limit  atomic.Int64 // MaxMessageBytes in force
+	noHalf atomic.Bool  // half messages are refused
+	recall *Recalls
 	stored func(w *store.Write, err error) // finish, bound once so that a send does not allocate it
 }
 
@@ -72,6 +71,7 @@ func NewSender(cfg SenderConfig, topics *Topics, groups *Groups, locks *QueueLoc
 	messages Messages,
 ) *Sender {
 	setDefault(&cfg.MaxMessageBytes, DefaultMaxMessageBytes)
+	cfg.Levels = cfg.Levels.orDefault()
 	tail := message.AppendProperty(nil, message.PropertyMsgRegion, cmp.Or(cfg.Region, "DefaultRegion"))
 	tail = message.AppendProperty(tail, message.PropertyTraceSwitch, strconv.FormatBool(!cfg.TraceOff))
 	if cfg.Cluster != "" {
@@ -79,7 +79,7 @@ func NewSender(cfg SenderConfig, topics *Topics, groups *Groups, locks *QueueLoc
 	}
 	s := &Sender{
 		cfg: cfg, topics: topics, groups: groups, locks: locks, stats: stats, store: messages,
-		tail: string(tail), timing: newTiming(cfg.Levels),
+		tail: string(tail),
 	}
 	s.stored = s.finish
 	s.limit.Store(int64(cfg.MaxMessageBytes))
@@ -95,8 +95,7 @@ func (s *Sender) SetMaxMessageBytes(limit int) { s.limit.Store(int64(limit)) }
 // SetTransactionsDisabled changes whether half messages are refused: rejectTransactionMessage.
 func (s *Sender) SetTransactionsDisabled(disabled bool) { s.noHalf.Store(disabled) }
 
-// UseRecalls makes messages with TIMER_DEL_UNIQKEY call back others, through recalls. Before the first Send;
-// without it they are refused.
+// UseRecalls makes messages with TIMER_DEL_UNIQKEY call back others, through recalls. Before the first Send.
 func (s *Sender) UseRecalls(recalls *Recalls) { s.recall = recalls }
 
 // Creation says how to create a topic that a send finds missing.
@@ -289,13 +288,13 @@ func (s *Sender) put(req *SendRequest, topic string, queueID int32) error {
 func (s *Sender) park(req *SendRequest, m *message.Message, half bool) (err error) {
 	now := time.Now()
 	if !half {
-		req.due, err = s.timing.place(&req.write, m, &req.seen, now)
+		req.due, err = req.seen.place(&req.write, m, s.cfg.Levels, now, TimerMaxDelay)
 		return err
 	}
 	if s.noHalf.Load() {
 		return refuse(NoPermission, "the broker[%s] sending transaction message is forbidden", s.cfg.BrokerAddr)
 	}
-	if err := s.timing.check(&req.seen, now); err != nil {
+	if err := req.seen.checkTime(now); err != nil {
 		return err
 	}
 	prepare(&req.write, m, req.uniqueKey, req.seen.immunity)
@@ -305,9 +304,6 @@ func (s *Sender) park(req *SendRequest, m *message.Message, half bool) (err erro
 // putCancel stores a message that calls back another one, after that was done. It stays where messages wait
 // for their time, and nobody gets it.
 func (s *Sender) putCancel(req *SendRequest) error {
-	if s.recall == nil {
-		return illegal("property "+message.PropertyTimerDelUniqueKey, "is not supported")
-	}
 	req.due, req.write.State, req.write.Assigned = 0, nil, nil
 	s.recall.cancelMessage(req.Topic, req.seen.cancels, func(err error) {
 		if err == nil {

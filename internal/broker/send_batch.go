@@ -67,7 +67,7 @@ func (s *Sender) acceptBatch(req *SendRequest, cfg *TopicConfig) error {
 // checkMember refuses what no batch may contain.
 func (n *noted) checkMember(sysFlag int32) error {
 	switch {
-	case n.delayLevel > 0 || n.timer.by != timerNone:
+	case n.delayLevel > 0 || n.timer.by != "":
 		return illegal("message", "is delayed, which a batch does not support")
 	case n.transaction || sysFlag&message.TransactionMask != message.TransactionNone:
 		return illegal("message", "is transactional, which a batch does not support")

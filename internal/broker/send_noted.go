@@ -35,7 +35,7 @@ func (n *noted) kind() MessageKind {
 		return KindTransaction
 	case n.fifo:
 		return KindFIFO
-	case n.timer.by != timerNone || n.delayLevel > 0:
+	case n.timer.by != "" || n.delayLevel > 0:
 		return KindDelay
 	}
 	return KindNormal
@@ -52,11 +52,11 @@ func (n *noted) scan(props string) error {
 		case message.PropertyDelayLevel:
 			delay = value
 		case message.PropertyTimerDeliverMillis:
-			n.timer.note(timerDeliverMillis, value)
+			n.timer.note(name, value, 0)
 		case message.PropertyTimerDelayMillis:
-			n.timer.note(timerDelayMillis, value)
+			n.timer.note(name, value, 1)
 		case message.PropertyTimerDelaySeconds:
-			n.timer.note(timerDelaySeconds, value)
+			n.timer.note(name, value, 1000)
 		case message.PropertyTimerOutMillis:
 			n.timerSet = true
 		case message.PropertyTimerDelUniqueKey:
@@ -87,11 +87,6 @@ func (n *noted) scan(props string) error {
 		}
 	}
 	return nil
-}
-
-// asksForTime reports whether the message asks for a delivery time of its own.
-func (n *noted) asksForTime() bool {
-	return n.timer.by != timerNone && !n.timerSet && n.delayLevel <= 0
 }
 
 // check refuses a single message for what its properties and sysFlag ask for, and reports whether it is a

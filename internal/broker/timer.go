@@ -13,126 +13,84 @@ import (
 // TimerMaxDelay is how far ahead a message may ask to be delivered, through whatever door it comes.
 const TimerMaxDelay = 40 * 24 * time.Hour
 
-// inDays writes whole days as such.
-func inDays(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d%day != 0 {
-		return d.String()
-	}
-	return strconv.FormatInt(int64(d/day), 10) + " days"
-}
+// timerMaxDays is the same in words.
+const timerMaxDays = "40 days"
 
-// timerProperty is which property asks for a delivery time. When there are several the greatest counts.
-// Source: HookUtils.java transformTimerMessage.
-type timerProperty uint8
-
-const (
-	timerNone timerProperty = iota
-	timerDeliverMillis
-	timerDelayMillis
-	timerDelaySeconds
-)
-
-func (p timerProperty) String() string {
-	return [...]string{
-		timerNone: "", timerDeliverMillis: message.PropertyTimerDeliverMillis,
-		timerDelayMillis: message.PropertyTimerDelayMillis, timerDelaySeconds: message.PropertyTimerDelaySeconds,
-	}[p]
-}
-
-// timerRequest is the delivery time that a message asks for.
+// timerRequest is the delivery time that a message asks for. When there are several the one with the greatest
+// unit counts. Source: HookUtils.java transformTimerMessage.
 type timerRequest struct {
-	by    timerProperty
-	value string
+	by, value string // the property
+	unit      int64  // of a delay, in ms; 0: the value is the time itself
 }
 
 // note takes a property into account.
-func (r *timerRequest) note(by timerProperty, value string) {
-	if by >= r.by {
-		r.by, r.value = by, value
+func (r *timerRequest) note(by, value string, unit int64) {
+	if unit >= r.unit {
+		*r = timerRequest{by, value, unit}
 	}
 }
 
 // refuse refuses the delivery time: with the original's remark, property, value and limit.
-func (r timerRequest) refuse(limit time.Duration, reason string) error {
+func (r *timerRequest) refuse(reason string) error {
 	return refuse(IllegalMessage,
 		"timer message illegal, the delay time should not be bigger than the max delay %dms (%s): %s %q %s",
-		limit.Milliseconds(), inDays(limit), r.by, r.value, reason)
+		TimerMaxDelay.Milliseconds(), timerMaxDays, r.by, r.value, reason)
 }
 
 // due returns when the message is due, in ms; now or earlier means at once. The longest delay accepted is
 // limit. Errors: IllegalMessage. Known difference: the original delivers what is negative or overflows at once.
-func (r timerRequest) due(now time.Time, limit time.Duration) (int64, error) {
-	n, err := strconv.ParseInt(r.value, 10, 64)
+func (r *timerRequest) due(now time.Time, limit time.Duration) (int64, error) {
+	n, err := strconv.ParseInt(r.value, 10, 64) // with an error n is 0, or what is nearest to a number too large
+	at, most := now.UnixMilli(), limit.Milliseconds()
 	switch {
 	case n < 0:
-		return 0, r.refuse(limit, "is negative")
-	case err != nil && n != 0: // ParseInt's answer when the number is too large
-		return 0, r.refuse(limit, "is too far ahead")
-	case err != nil:
-		return 0, r.refuse(limit, "is not a whole number")
-	}
-	at, unit := now.UnixMilli(), int64(1)
-	if r.by == timerDeliverMillis {
-		if n-at > limit.Milliseconds() {
-			return 0, r.refuse(limit, "is too far ahead")
-		}
+		return 0, r.refuse("is negative")
+	case err != nil && n == 0:
+		return 0, r.refuse("is not a whole number")
+	case err != nil, r.unit == 0 && n-at > most, r.unit > 0 && n > most/r.unit:
+		return 0, r.refuse("is too far ahead")
+	case r.unit == 0:
 		return n, nil
 	}
-	if r.by == timerDelaySeconds {
-		unit = time.Second.Milliseconds()
-	}
-	if n > limit.Milliseconds()/unit {
-		return 0, r.refuse(limit, "is too far ahead")
-	}
-	return at + n*unit, nil
+	return at + n*r.unit, nil
 }
 
-// timing is what decides when a message is delivered.
-type timing struct {
-	levels DelayLevels
-	limit  time.Duration // of timers
-}
+// asksForTime reports whether the message asks for a delivery time of its own.
+func (n *noted) asksForTime() bool { return n.timer.by != "" && !n.timerSet && n.delayLevel <= 0 }
 
-func newTiming(levels DelayLevels) timing {
-	if levels.Max() == 0 {
-		levels = DefaultDelayLevels()
-	}
-	return timing{levels, TimerMaxDelay}
-}
-
-// check refuses a half message's delivery time that cannot be.
-func (t timing) check(seen *noted, now time.Time) error {
-	if !seen.asksForTime() {
+// checkTime refuses a half message's delivery time that cannot be.
+func (n *noted) checkTime(now time.Time) error {
+	if !n.asksForTime() {
 		return nil
 	}
-	if seen.cancels != "" {
+	if n.cancels != "" {
 		return illegal("property "+message.PropertyTimerDelUniqueKey, "calls nothing back in a transaction")
 	}
-	_, err := seen.timer.due(now, t.limit)
+	_, err := n.timer.due(now, TimerMaxDelay)
 	return err
 }
 
-// place makes m, the only message of w and on its way to its topic, wait when it asks for that. It returns
-// when m is due (ms) if it asked for a time of its own and waits, else 0. A delay level wins over a time.
-func (t timing) place(w *store.Write, m *message.Message, seen *noted, now time.Time) (due int64, err error) {
-	if level := t.levels.Clamp(seen.delayLevel); level > 0 {
-		park(w, m, level, t.levels.Delay(level))
+// place makes m, the only message of w and on its way to its topic, wait when it asks for that, up to limit. It
+// returns when m is due (ms) if it asked for a time of its own and waits, else 0. A delay level wins over a time.
+func (n *noted) place(w *store.Write, m *message.Message, levels DelayLevels, now time.Time, limit time.Duration,
+) (due int64, err error) {
+	if level := levels.Clamp(n.delayLevel); level > 0 {
+		park(w, m, level, levels.Delay(level))
 		return 0, nil
 	}
-	if !seen.asksForTime() {
+	if !n.asksForTime() {
 		return 0, nil
 	}
-	due, err = seen.timer.due(now, t.limit)
+	due, err = n.timer.due(now, limit)
 	switch {
 	case err != nil:
 		return 0, err
 	case due > now.UnixMilli():
 		parkUntil(w, m, due)
 		return due, nil
-	case seen.cancels != "":
-		return 0, seen.timer.refuse(t.limit,
-			"is over, and what "+message.PropertyTimerDelUniqueKey+" names cannot be called back")
+	case n.cancels != "":
+		return 0, n.timer.refuse("is over, and what " + message.PropertyTimerDelUniqueKey +
+			" names cannot be called back")
 	}
 	return 0, nil
 }

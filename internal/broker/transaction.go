@@ -94,7 +94,6 @@ type TransactionsConfig struct {
 // time; a check that nobody could be asked does not count.
 type Transactions struct {
 	cfg     TransactionsConfig
-	timing  timing
 	topics  *Topics
 	clients *Clients
 	stats   *Stats
@@ -115,8 +114,9 @@ type Transactions struct {
 // of message.SpaceTransaction must be given OnState, and its OnRetain CarryForward, before the store runs.
 func NewTransactions(cfg TransactionsConfig, topics *Topics, clients *Clients, stats *Stats, log TransactionLog,
 ) (*Transactions, error) {
+	cfg.Levels = cfg.Levels.orDefault()
 	t := &Transactions{
-		cfg: cfg, timing: newTiming(cfg.Levels), topics: topics, clients: clients, stats: stats,
+		cfg: cfg, topics: topics, clients: clients, stats: stats,
 		log: log, logger: cfg.Logger, bell: due.NewBell(),
 	}
 	t.mu.core, t.mu.byTopic = transaction.New(transaction.Config{}), map[string]int64{}

@@ -267,9 +267,8 @@ func (t *Transactions) realMessage(req *EndRequest) error {
 	if err := seen.scan(m.Properties); err != nil {
 		return err
 	}
-	accepted := t.timing
-	accepted.limit = math.MaxInt64 // any delay: it was checked when the half message was sent
-	_, err := accepted.place(w, m, &seen, time.Now())
+	// Any delay: it was checked when the half message was sent.
+	_, err := seen.place(w, m, t.cfg.Levels, time.Now(), math.MaxInt64)
 	return err
 }
 

@@ -328,28 +328,20 @@ func TestTimerRequest(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000)
 	rapid.Check(t, func(t *rapid.T) {
-		by := rapid.SampledFrom(
-			[]timerProperty{timerDeliverMillis, timerDelayMillis, timerDelaySeconds},
-		).Draw(
-			t,
-			"by",
-		)
+		unit := rapid.SampledFrom([]int64{0, 1, 1000}).Draw(t, "unit")
 		n := rapid.Int64().Draw(t, "n")
-		due, err := timerRequest{by, fmt.Sprint(n)}.due(now, TimerMaxDelay)
-		delay, overflows := n, false
-		switch by {
-		case timerDelaySeconds:
-			delay = n * 1000
-			overflows = n > 1<<53
-		case timerDeliverMillis:
+		asked := timerRequest{"by", fmt.Sprint(n), unit}
+		due, err := asked.due(now, TimerMaxDelay)
+		delay, overflows := n*unit, n > 1<<53
+		if unit == 0 {
 			delay = n - now.UnixMilli()
 		}
 		limit := TimerMaxDelay.Milliseconds()
 		if want := n >= 0 && !overflows && delay <= limit; want != (err == nil) {
-			t.Fatalf("%v %d: %v", by, n, err)
+			t.Fatalf("%d ms × %d: %v", unit, n, err)
 		}
 		if err == nil && due != now.UnixMilli()+delay {
-			t.Fatalf("%v %d is due at %d", by, n, due)
+			t.Fatalf("%d ms × %d is due at %d", unit, n, due)
 		}
 	})
 }
