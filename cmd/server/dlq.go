@@ -24,13 +24,13 @@ type deadLetters struct {
 }
 
 func listDead(c *call) error {
-	all, err := c.topics()
+	all, err := c.names("TOPIC")
 	if err != nil {
 		return err
 	}
 	rows := []deadLetters{}
-	for _, t := range all {
-		group, ok := strings.CutPrefix(t.GetName(), deadPrefix)
+	for _, name := range all {
+		group, ok := strings.CutPrefix(name, deadPrefix)
 		if !ok {
 			continue
 		}

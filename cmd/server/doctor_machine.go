@@ -8,10 +8,10 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // Bounds of what the machine is to give.
@@ -76,15 +76,10 @@ func (d *doctor) checkLimits() {
 			"LimitNOFILE=1048576 in the unit, or ulimit -n 1048576: a file a connection",
 			"a process that starts here may have %d", files.Cur)
 	}
-	limit := int64(math.MaxInt64)
-	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
-			limit = n
-		}
-	}
-	target := debug.SetMemoryLimit(-1) // asks only
+	limit, err := memlimit.FromCgroup()
+	target := uint64(debug.SetMemoryLimit(-1)) // asks only
 	switch {
-	case limit == math.MaxInt64:
+	case err != nil:
 		d.note("memory", fine, "", "no limit of the control group")
 	case target > limit:
 		cure := fmt.Sprintf("GOMEMLIMIT=%dMiB: memory is collected before the kernel kills", limit>>20*8/10)

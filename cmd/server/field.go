@@ -67,8 +67,8 @@ func (f field) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	in, more := map[string]any{f.fd.JSONName(): value}, f.m.New().Interface()
-	whole, err := json.Marshal(in)
+	more := f.m.New().Interface()
+	whole, err := json.Marshal(map[string]any{f.fd.JSONName(): value})
 	if err == nil {
 		err = protojson.Unmarshal(whole, more)
 	}

@@ -25,30 +25,26 @@ func verifyCommand() *cobra.Command {
 func healthCommand() *cobra.Command {
 	r := &remote{}
 	var file string
-	cmd := &cobra.Command{
-		Use:   "health",
-		Short: "Ask a running server whether it is ready; exit status 0 if so",
-		Long: "Ask a running server whether it is ready; exit status 0 if so. The address is that of --server or\n" +
-			"ROQUET_SERVER, else what the server on this machine has from the environment and --config.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			own, err := r.locate(cmd, file)
-			if err != nil {
-				return err
-			}
-			c, err := client.New(client.Config{
-				Server: r.Server, CAFile: r.CAFile, Insecure: r.Insecure || own, Timeout: r.Timeout,
-			})
-			if err != nil {
-				return err
-			}
-			text, _, err := c.Do(cmd.Context(), http.MethodGet, "/readyz", nil)
-			if err == nil {
-				_, err = cmd.OutOrStdout().Write(text)
-			}
+	short := "Ask a running server whether it is ready; exit status 0 if so"
+	cmd := local("health", short, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		own, err := r.locate(cmd, file)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		c, err := client.New(client.Config{
+			Server: r.Server, CAFile: r.CAFile, Insecure: r.Insecure || own, Timeout: r.Timeout,
+		})
+		if err != nil {
+			return err
+		}
+		text, _, err := c.Do(cmd.Context(), http.MethodGet, "/readyz", nil)
+		if err == nil {
+			_, err = cmd.OutOrStdout().Write(text)
+		}
+		return err
+	})
+	cmd.Long = short + ". The address is that of --server or\n" +
+		"ROQUET_SERVER, else what the server on this machine has from the environment and --config."
 	flags := cmd.Flags()
 	flags.StringVar(&r.Server, "server", localServer, "the server, any of its ports [ROQUET_SERVER]")
 	flags.StringVar(&r.Server, "addr", localServer, "the same")

@@ -26,7 +26,7 @@ func lagCommand(r *remote) *cobra.Command {
 	short := "Show how far groups are behind, topic by topic, the worst first"
 	cmd := r.verb("lag [GROUP]...", short, cobra.ArbitraryArgs, func(c *call) (err error) {
 		if groups = append(groups, c.args...); len(groups) == 0 {
-			if groups, err = c.groups(); err != nil {
+			if groups, err = c.names("GROUP"); err != nil {
 				return err
 			}
 		}

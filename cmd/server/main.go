@@ -33,11 +33,9 @@ func main() {
 // command is the whole command line.
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "roquet",
-		Short:         "One binary that serves Apache RocketMQ's clients: name server, broker and gateway",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       buildVersion(),
+		Use:          "roquet",
+		Short:        "One binary that serves Apache RocketMQ's clients: name server, broker and gateway",
+		SilenceUsage: true, SilenceErrors: true, Version: buildVersion(),
 	}
 	r := &remote{}
 	root.AddCommand(serveCommand(), verifyCommand(), healthCommand(), versionCommand())

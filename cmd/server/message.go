@@ -19,8 +19,11 @@ type messageWriter struct {
 	written int
 }
 
-// shownBody is how much of a body a line for people has.
-const shownBody = 100
+// A line for people: its columns, and how much of a body it has.
+const (
+	messageLine = "%-23s  %-24s  %-10s  %-16s  %s"
+	shownBody   = 100
+)
 
 func (w *messageWriter) write(messages []*v1.Message) error {
 	for _, m := range messages {
@@ -32,18 +35,14 @@ func (w *messageWriter) write(messages []*v1.Message) error {
 			err = w.jsonLine(m)
 		default:
 			if w.written == 0 {
-				err = w.say("%-23s  %-24s  %-10s  %-16s  %s", "STORED", "TOPIC/QUEUE@OFFSET", "TAG", "KEYS", "BODY")
+				err = w.say(messageLine, "STORED", "TOPIC/QUEUE@OFFSET", "TAG", "KEYS", "BODY")
 			}
+			stored := m.GetStored().AsTime().Local().Format("2006-01-02 15:04:05.000")
 			place := fmt.Sprintf("%s/%d@%d", m.GetTopic(), m.GetQueueId(), m.GetOffset())
+			tag, keys := printable(m.GetTag(), 0), printable(strings.Join(m.GetKeys(), " "), 0)
 			if err == nil {
-				err = w.say(
-					"%-23s  %-24s  %-10s  %-16s  %s",
-					m.GetStored().AsTime().Local().Format("2006-01-02 15:04:05.000"),
-					printable(place, 0),
-					cmp.Or(printable(m.GetTag(), 0), "-"),
-					cmp.Or(printable(strings.Join(m.GetKeys(), " "), 0), "-"),
-					printable(bodyOf(m), shownBody),
-				)
+				err = w.say(messageLine, stored, printable(place, 0), cmp.Or(tag, "-"), cmp.Or(keys, "-"),
+					printable(bodyOf(m), shownBody))
 			}
 			if err == nil && w.handles {
 				err = w.say("  receipt handle %s", m.GetReceiptHandle())

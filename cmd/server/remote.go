@@ -160,38 +160,30 @@ func (r *remote) complete(cmd *cobra.Command, word string) (names []string, _ co
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completion)
 	defer cancel()
-	asking := &call{Context: ctx, Client: c, remote: r, cmd: cmd}
-	if word == "TOPIC" {
-		all, _ := asking.topics() // without an answer there are no names
-		for _, t := range all {
+	names, _ = (&call{Context: ctx, Client: c, remote: r, cmd: cmd}).names(word) // without an answer there are none
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// names are the names of all topics, or of the groups that are not the server's own.
+func (c *call) names(word string) (names []string, err error) {
+	method, in := "TopicService.ListTopics", proto.Message(&v1.ListTopicsRequest{PageSize: 1000})
+	if word == "GROUP" {
+		method, in = "GroupService.ListGroups", &v1.ListGroupsRequest{PageSize: 1000}
+	}
+	all, err := c.invoke(method, in.ProtoReflect())
+	if err != nil {
+		return nil, err
+	}
+	switch all := all.Interface().(type) {
+	case *v1.ListTopicsResponse:
+		for _, t := range all.GetTopics() {
 			names = append(names, t.GetName())
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
-	all, _ := asking.groups() // without an answer there are no names
-	return all, cobra.ShellCompDirectiveNoFileComp
-}
-
-// topics are all topics.
-func (c *call) topics() ([]*v1.Topic, error) {
-	all, err := c.invoke("TopicService.ListTopics", (&v1.ListTopicsRequest{PageSize: 1000}).ProtoReflect())
-	if err != nil {
-		return nil, err
-	}
-	list, _ := all.Interface().(*v1.ListTopicsResponse) // it is one
-	return list.GetTopics(), nil
-}
-
-// groups are the names of the groups that are not the server's own.
-func (c *call) groups() (names []string, err error) {
-	all, err := c.invoke("GroupService.ListGroups", (&v1.ListGroupsRequest{PageSize: 1000}).ProtoReflect())
-	if err != nil {
-		return nil, err
-	}
-	trim(nil, all.Interface(), false)
-	list, _ := all.Interface().(*v1.ListGroupsResponse) // it is one
-	for _, g := range list.GetGroups() {
-		names = append(names, g.GetName())
+	case *v1.ListGroupsResponse:
+		trim(nil, all, false)
+		for _, g := range all.GetGroups() {
+			names = append(names, g.GetName())
+		}
 	}
 	return names, nil
 }

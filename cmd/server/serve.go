@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
@@ -24,37 +23,33 @@ const memoryShare = 0.8
 func serveCommand() *cobra.Command {
 	var file string
 	var printOnly bool
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run name server and broker (see --roles) until SIGTERM",
-		Long: "Run name server and broker until SIGTERM. Without a flag everything works on 127.0.0.1 with data in\n" +
-			"./data.\n" +
-			"Each flag has an environment variable and a key for the file; later layers win: file, environment, flag.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := config.Load(file, os.Environ(), changedFlags(cmd.Flags()))
-			if err != nil {
-				return err
-			}
-			if printOnly {
-				return loaded.Print(cmd.OutOrStdout())
-			}
-			level := new(slog.LevelVar)
-			logger := newLogger(cmd.ErrOrStderr(), loaded.Log, level)
-			if len(loaded.Ignored) > 0 {
-				logger.Warn("settings of the original without effect here", "keys", loaded.Ignored)
-			}
-			if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
-				logger.Debug("no memory limit was found", "error", err)
-			}
-			service.LogGRPC(logger)
-			svc, err := service.New(loaded.Config, buildVersion(), logger, level)
-			if err != nil {
-				return err
-			}
-			return svc.Run(cmd.Context())
-		},
-	}
+	short := "Run name server and broker (see --roles) until SIGTERM"
+	cmd := local("serve", short, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		loaded, err := config.Load(file, os.Environ(), changedFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		if printOnly {
+			return loaded.Print(cmd.OutOrStdout())
+		}
+		level := new(slog.LevelVar)
+		logger := newLogger(cmd.ErrOrStderr(), loaded.Log, level)
+		if len(loaded.Ignored) > 0 {
+			logger.Warn("settings of the original without effect here", "keys", loaded.Ignored)
+		}
+		if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
+			logger.Debug("no memory limit was found", "error", err)
+		}
+		service.LogGRPC(logger)
+		svc, err := service.New(loaded.Config, buildVersion(), logger, level)
+		if err != nil {
+			return err
+		}
+		return svc.Run(cmd.Context())
+	})
+	cmd.Long = "Run name server and broker until SIGTERM. Without a flag everything works on 127.0.0.1 with data in\n" +
+		"./data.\n" +
+		"Each flag has an environment variable and a key for the file; later layers win: file, environment, flag."
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file: broker.conf, namesrv.conf or YAML")
 	cmd.Flags().BoolVarP(&printOnly, "print", "p", false, "print the effective configuration and exit")
 	addSettingFlags(cmd.Flags())
@@ -84,18 +79,10 @@ func changedFlags(flags *pflag.FlagSet) map[string]string {
 
 // newLogger writes to w at the level, which may be changed while it is in use.
 func newLogger(w io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logger {
-	level.Set(logLevel(cfg.Level))
+	_ = level.UnmarshalText([]byte(cfg.Level)) // Validate has refused other names
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
-}
-
-func logLevel(name string) slog.Level {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(strings.ToUpper(name))); err != nil {
-		return slog.LevelInfo // Validate has refused other names
-	}
-	return level
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/roquetmq/roquet/internal/disk"
 )
 
 // partialFolder holds what is restored until all of it is there. It lies inside the data folder, which may be a mount
@@ -44,7 +46,7 @@ func Restore(ctx context.Context, t Target, dataDir string, p Progress) (*Manife
 	for _, part := range parts {
 		err = errors.Join(err, os.Rename(filepath.Join(partial, part.Name()), filepath.Join(dataDir, part.Name())))
 	}
-	return m, errors.Join(err, os.Remove(partial), syncDir(dataDir))
+	return m, errors.Join(err, os.Remove(partial), disk.SyncDir(nil, dataDir))
 }
 
 func checkEmpty(dir string) error {

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/roquetmq/roquet/internal/disk"
 )
 
 const manifests = "manifests/"
@@ -103,14 +105,5 @@ func writeFile(path string, r io.Reader) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return disk.SyncDir(nil, dir)
 }

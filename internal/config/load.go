@@ -80,7 +80,7 @@ func (c *Config) take(
 			ignored = append(ignored, key)
 		default:
 			faults = append(faults, fmt.Errorf("%sunknown key %q; the nearest known key is %q", prefix, key,
-				nearestOf(key, maps.Keys(settings))))
+				Nearest(key, maps.Keys(settings))))
 		}
 	}
 	return ignored, errors.Join(faults...)
@@ -108,7 +108,7 @@ func (l *Loaded) applyEnvironment(environ []string) error {
 		key, known := names[name]
 		if !known {
 			faults = append(faults, fmt.Errorf("environment: unknown variable %s; the nearest known one is %s",
-				name, nearestOf(name, maps.Keys(names))))
+				name, Nearest(name, maps.Keys(names))))
 			continue
 		}
 		faults = append(faults, l.apply(map[string]string{key: value}, "environment "+name))
@@ -174,12 +174,11 @@ func ParseProperties(text string) (map[string]string, error) {
 // it.
 func (l *Loaded) Print(w io.Writer) error {
 	for _, s := range l.Settings() {
-		origin := l.Origin[s.Key]
-		origin = cmp.Or(origin, "default")
 		line := s.Key + "=" + s.Shown()
 		if s.Shown() != s.Text() {
 			line = "# " + line
 		}
+		origin := cmp.Or(l.Origin[s.Key], "default")
 		if _, err := fmt.Fprintf(w, "# %s (%s)\n%s\n", s.Usage, origin, line); err != nil {
 			return err
 		}
@@ -217,7 +216,8 @@ func isOriginalKey(key string) bool {
 	return key != "" && strings.Contains("\n"+originalKeys, "\n"+key+"\n")
 }
 
-func nearestOf(word string, words iter.Seq[string]) string {
+// Nearest returns the one of words, of which there is one at least, that word was most likely meant to be.
+func Nearest(word string, words iter.Seq[string]) string {
 	return slices.MinFunc(slices.Sorted(words), func(a, b string) int {
 		return levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(a)) -
 			levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(b))

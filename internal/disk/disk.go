@@ -50,8 +50,12 @@ func write(fs vfs.FS, path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// SyncDir makes the names in a folder durable: a file is only there after a crash if its folder was synced.
+// SyncDir makes the names in a folder durable: a file is only there after a crash if its folder was synced. A nil fs is
+// the machine's.
 func SyncDir(fs vfs.FS, dir string) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
 	d, err := fs.OpenDir(dir)
 	if err == nil {
 		err = errors.Join(d.Sync(), d.Close())

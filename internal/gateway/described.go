@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"github.com/roquetmq/roquet/internal/config"
 )
 
 // described is what /openapi.json says of a path: its methods, each with its query parameters.
@@ -72,13 +72,8 @@ func (d *door) checkQuery(r *http.Request) error {
 		case len(known) == 0:
 			return badRequest("unknown query parameter %q: the route has none", name)
 		default:
-			return badRequest(
-				"unknown query parameter %q; the nearest known one is %q",
-				name,
-				slices.MinFunc(known, func(a, b string) int {
-					return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
-				}),
-			)
+			return badRequest("unknown query parameter %q; the nearest known one is %q", name,
+				config.Nearest(name, slices.Values(known)))
 		}
 	}
 	return nil
