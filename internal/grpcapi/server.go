@@ -154,7 +154,8 @@ func New(cfg Config, registry *remoting.Registry) *Server {
 		cfg: cfg, log: cfg.Logger, registry: registry, stopping: make(chan struct{}),
 		meter: &meter{limit: cfg.Limits.InboundBytes, log: cfg.Logger}, waiters: sync.Pool{New: newWaiter},
 	}
-	a.sessions = newSessions(a)
+	a.sessions = &sessions{api: a}
+	a.sessions.mu.byID = map[string]*session{}
 	s := &Server{api: a, listener: remoting.NewConnListener("gRPC")}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(&handshake{nextID: registry.NextPeerID, meter: a.meter}),

@@ -95,12 +95,6 @@ type sessions struct {
 	}
 }
 
-func newSessions(a *api) *sessions {
-	s := &sessions{api: a}
-	s.mu.byID = map[string]*session{}
-	return s
-}
-
 // find returns the session of a client id, nil if there is none.
 func (s *sessions) find(clientID string) *session {
 	s.mu.RLock()

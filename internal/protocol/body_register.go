@@ -87,12 +87,12 @@ func DecodeCompressedRegisterBody(data []byte) (*RegisterBrokerBody, error) {
 	b := &RegisterBrokerBody{}
 	w := &b.TopicConfigSerializeWrapper
 	r := registerReader{rest: plain}
-	readRegistered(&r, r.sized(), &w.DataVersion)
+	r.body(&w.DataVersion)
 	w.TopicConfigTable = map[string]TopicConfig{}
 	for range r.count() {
 		topic, err := parseTopicLine(string(r.sized()))
 		if r.fail(err); r.err != nil {
-			return nil, registerError(r.err)
+			break
 		}
 		w.TopicConfigTable[topic.TopicName] = topic
 	}
@@ -100,14 +100,11 @@ func DecodeCompressedRegisterBody(data []byte) (*RegisterBrokerBody, error) {
 	if listValue(textValue)(servers, &b.FilterServerList); servers.in.failed {
 		b.FilterServerList = nil // Apache goes on without them, too
 	}
-	if r.err == nil && len(r.rest) > 0 {
+	if len(r.rest) > 0 {
 		w.TopicQueueMappingInfoMap = map[string]TopicQueueMappingInfo{}
-		for range r.count() {
+		for n := r.count(); n > 0 && r.err == nil; n-- {
 			info := TopicQueueMappingInfo{}
-			readRegistered(&r, r.sized(), &info)
-			if r.err != nil {
-				break
-			}
+			r.body(&info)
 			w.TopicQueueMappingInfoMap[info.Topic] = info
 		}
 	}
@@ -203,12 +200,9 @@ func (r *registerReader) sized() []byte {
 	return field
 }
 
-// readRegistered reads a field that is a Body.
-func readRegistered(r *registerReader, field []byte, b Body) {
-	if r.err != nil {
-		return
-	}
-	c := newBodyReader(field)
+// body reads a sized field that is a Body.
+func (r *registerReader) body(b Body) {
+	c := newBodyReader(r.sized())
 	if c.object(b); c.in.failed {
 		r.fail(c.failure(b))
 	}

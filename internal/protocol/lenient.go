@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Bounds of what one JSON body may cost. A body that passes one is refused as a whole.
@@ -187,13 +188,7 @@ func (r *lenient) word() []byte {
 	return r.data[start:r.pos]
 }
 
-func isWordByte(c byte) bool {
-	switch c {
-	case ',', ':', '"', '{', '}', '[', ']':
-		return false
-	}
-	return c > ' '
-}
+func isWordByte(c byte) bool { return c > ' ' && strings.IndexByte(`,:"{}[]`, c) < 0 }
 
 // skip reads over one value of any kind, whose nesting is bounded by itself.
 func (r *lenient) skip() {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +21,7 @@ var _ remoting.Hook = (*LatencyHook)(nil)
 // metrics about creating topics and groups. A call costs a reading of the clock, a search in a short list and
 // two atomic additions; nothing is allocated but the first time. Safe for concurrent use.
 type LatencyHook struct {
-	slots [latencySlots]atomic.Pointer[latency] // lists by code; they grow at their heads, under mu
-	mu    sync.Mutex
+	slots [latencySlots]atomic.Pointer[latency] // lists by code; they grow at their heads
 }
 
 const latencySlots = 512
@@ -113,31 +111,22 @@ func (h *LatencyHook) After(_ context.Context, c *remoting.Call, r *remoting.Res
 
 func (h *LatencyHook) find(key latencyKey) *latency {
 	slot := &h.slots[uint32(key.code)%latencySlots]
-	known := slot.Load()
-	if l := findLatency(known, key); l != nil {
-		return l
-	}
-	if key.code != unknownCode && !key.code.Known() {
-		key.code = unknownCode
-		return h.find(key)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	known = slot.Load()
-	l := findLatency(known, key)
-	if l == nil {
+	for {
+		head := slot.Load()
+		for l := head; l != nil; l = l.next {
+			if l.key == key {
+				return l
+			}
+		}
+		if key.code != unknownCode && !key.code.Known() {
+			key.code = unknownCode
+			return h.find(key)
+		}
 		key.method = strings.Clone(key.method)
-		l = &latency{key: key, next: known}
-		slot.Store(l)
+		if made := (&latency{key: key, next: head}); slot.CompareAndSwap(head, made) {
+			return made
+		}
 	}
-	return l
-}
-
-func findLatency(l *latency, key latencyKey) *latency {
-	for l != nil && l.key != key {
-		l = l.next
-	}
-	return l
 }
 
 // unknownCode stands for all codes that have no name.
