@@ -93,17 +93,12 @@ func (p *pending) change(fn func(p *pending)) {
 
 // Append accepts a group for the log. size is an upper bound of the bytes its Encode will append. Append does
 // not wait for the disk: the group's Done tells the outcome. Safe for concurrent use; groups are stored in
-// the order in which Append accepted them.
+// the order in which Append accepted them. reserve is for what must be written to free space: it is not refused when
+// the disk is over its marks (Config.Disk), only when there is really no room.
 //
 // An error means that neither Encode nor Done was or will be called: ErrClosed, ErrTooLarge, *BusyError (too
 // much waits), *BrokenError, *DiskFullError.
-func (l *Log) Append(g Group, size int) error { return l.append(g, size, false) }
-
-// AppendReserve is Append for what must be written to free space: it is not refused when the disk is over its
-// marks (Config.Disk), only when there is really no room.
-func (l *Log) AppendReserve(g Group, size int) error { return l.append(g, size, true) }
-
-func (l *Log) append(g Group, size int, reserve bool) error {
+func (l *Log) Append(g Group, size int, reserve bool) error {
 	if size <= 0 || size > l.cfg.MaxGroupBytes {
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, size, l.cfg.MaxGroupBytes)
 	}

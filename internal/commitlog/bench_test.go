@@ -58,7 +58,7 @@ func (c *benchConn) produce(left *atomic.Int64, window int) {
 		g := &groups[n%window] // settled in order, so the oldest is free
 		n++
 		g.conn, g.start = c, time.Now()
-		if err := c.log.Append(g, len(c.record)); err != nil {
+		if err := c.log.Append(g, len(c.record), false); err != nil {
 			panic(err)
 		}
 	}

@@ -31,7 +31,7 @@ func faultScript(t *testing.T, r *running, reset <-chan struct{}) *history {
 		name := fmt.Sprintf("g%02d", i)
 		g := newGroup(name, stateRecord(name+"a", 200), stateRecord(name+"b", 20_000))
 		for {
-			err := r.Append(g, g.size())
+			err := r.Append(g, g.size(), false)
 			if err == nil {
 				break
 			}

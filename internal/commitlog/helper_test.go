@@ -156,7 +156,7 @@ func (r *running) mustHalt() {
 
 // store appends a group and waits for it.
 func (r *running) store(g *testGroup) (message.LogOffset, error) {
-	if err := r.Append(g, g.size()); err != nil {
+	if err := r.Append(g, g.size(), false); err != nil {
 		return 0, err
 	}
 	return g.wait()

@@ -45,7 +45,7 @@ func TestBusy(t *testing.T) {
 	var busy *BusyError
 	for i := 0; ; i++ {
 		g := newGroup(fmt.Sprintf("g%03d", i), stateRecord(fmt.Sprintf("g%03d", i), 10_000))
-		err := r.Append(g, g.size())
+		err := r.Append(g, g.size(), false)
 		if errors.As(err, &busy) {
 			break
 		}
@@ -84,7 +84,7 @@ func TestAppendRefuses(t *testing.T) {
 	r := start(t, cfg)
 	g := newGroup("g", stateRecord("g", 10))
 	for _, size := range []int{0, -1, cfg.MaxGroupBytes + 1} {
-		if err := r.Append(g, size); !errors.Is(err, ErrTooLarge) {
+		if err := r.Append(g, size, false); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("size %d: %v", size, err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestAppendRefuses(t *testing.T) {
 				t.Errorf("a group that encodes more than it promised: %v", p)
 			}
 		}()
-		_ = r.Append(g, 5)
+		_ = r.Append(g, 5, false)
 	}()
 	r.mustStore("h", stateRecord("h", 10))
 	big := newGroup("big", stateRecord("big", cfg.MaxGroupBytes-100)) // larger than a batch
@@ -105,7 +105,7 @@ func TestAppendRefuses(t *testing.T) {
 	if err := <-r.result; err != nil {
 		t.Error(err)
 	}
-	if err := r.Append(g, 100); !errors.Is(err, ErrClosed) {
+	if err := r.Append(g, 100, false); !errors.Is(err, ErrClosed) {
 		t.Errorf("append after the end: %v", err)
 	}
 	if err := r.Roll(t.Context()); !errors.Is(err, ErrClosed) {
@@ -130,7 +130,7 @@ func TestCloseWithoutRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGroup("g", stateRecord("g", 10))
-	if err := l.Append(g, g.size()); err != nil {
+	if err := l.Append(g, g.size(), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {
@@ -173,10 +173,15 @@ func TestDiskMarks(t *testing.T) {
 		<-time.After(10 * time.Second)
 		g := newGroup("b", stateRecord("b", 10))
 		var full *DiskFullError
-		if err := r.Append(g, g.size()); !errors.As(err, &full) || full.UsedPercent != 95 || full.LimitPercent != 90 {
+		if err := r.Append(
+			g,
+			g.size(),
+			false,
+		); !errors.As(err, &full) || full.UsedPercent != 95 ||
+			full.LimitPercent != 90 {
 			t.Errorf("append on a full disk: %v", err)
 		}
-		if err := r.AppendReserve(g, g.size()); err != nil {
+		if err := r.Append(g, g.size(), true); err != nil {
 			t.Errorf("what frees space is refused: %v", err)
 		}
 		if _, err := g.wait(); err != nil {
@@ -199,7 +204,7 @@ func TestOnlyDurableIsVisible(t *testing.T) {
 	cfg.FS = &slowSyncFS{FS: vfs.Default, syncing: syncing, goOn: goOn}
 	r := start(t, cfg)
 	g := newGroup("g", stateRecord("g", 10))
-	if err := r.Append(g, g.size()); err != nil {
+	if err := r.Append(g, g.size(), false); err != nil {
 		t.Fatal(err)
 	}
 	<-syncing

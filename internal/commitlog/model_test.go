@@ -113,7 +113,7 @@ func (m *model) store() {
 	var all []*testGroup
 	for range 1 + m.random.IntN(20) {
 		g := m.next()
-		if err := m.r.Append(g, g.size()); err != nil {
+		if err := m.r.Append(g, g.size(), false); err != nil {
 			m.t.Fatal(err)
 		}
 		all = append(all, g)
@@ -159,7 +159,7 @@ func (m *model) fail() {
 	var all []*testGroup
 	for range 1 + m.random.IntN(5) {
 		g := m.next()
-		if err := m.r.Append(g, g.size()); err != nil {
+		if err := m.r.Append(g, g.size(), false); err != nil {
 			break // the first one has failed already
 		}
 		all = append(all, g)

@@ -100,7 +100,7 @@ func TestAllocations(t *testing.T) {
 	settled := make(chan struct{}, 1)
 	g := &signalGroup{record: record, settled: settled}
 	if n := testing.AllocsPerRun(1000, func() {
-		if err := r.Append(g, len(record)); err != nil {
+		if err := r.Append(g, len(record), false); err != nil {
 			t.Error(err)
 		}
 		<-settled

@@ -229,7 +229,7 @@ func (s *scenario) do(out *strings.Builder, words []string) {
 // how often the log has tried to restart meanwhile, unless it is that of the disk's marks.
 func (s *scenario) store(name string, size int, print func(string, ...any)) {
 	g := newGroup(name, stateRecord(name, size))
-	if err := s.r.Append(g, g.size()); err != nil {
+	if err := s.r.Append(g, g.size(), false); err != nil {
 		print("refused: %T", err)
 		if full := (*DiskFullError)(nil); errors.As(err, &full) && full.Cause == nil {
 			print("%v", err)

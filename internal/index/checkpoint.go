@@ -178,18 +178,11 @@ func (c *checkpoint) run() {
 func (c *checkpoint) writeKeys() error {
 	h := c.db.health
 	for _, t := range c.keys {
-		for {
-			err := c.db.keys.write(t)
-			if err == nil {
-				break
-			}
+		for err := c.db.keys.write(t); err != nil; err = c.db.keys.write(t) {
 			h.fail(fmt.Errorf("write key sidecar: %w", err))
-			select {
-			case <-h.closing:
+			if !h.pause() {
 				return err
-			default:
 			}
-			h.pause()
 		}
 		h.succeed()
 	}

@@ -71,7 +71,7 @@ func (s *Server) serveConn(c *Conn) {
 		s.serveNative(c)
 		return
 	case k == kindHTTP1:
-		s.hand(c, s.http1())
+		s.hand(c, s.cfg.HTTP1)
 		return
 	case s.cfg.HTTP2 != nil:
 		s.hand(c, s.cfg.HTTP2)

@@ -21,17 +21,8 @@ const (
 	readinessPath = "/readyz"
 )
 
-// http1 is the door for HTTP/1: the configured one, or one that answers the two probes and points to the
-// right port.
-func (s *Server) http1() ConnHandler {
-	if s.cfg.HTTP1 != nil {
-		return s.cfg.HTTP1
-	}
-	return s.answerHTTP
-}
-
-// answerHTTP answers one request and closes the connection. Scripts and probes that speak to the wrong port
-// learn so.
+// answerHTTP is the door for HTTP/1 where none is configured: it answers one request, the two probes or a pointer to
+// the right port, and closes the connection. Scripts and probes that speak to the wrong port learn so.
 func (s *Server) answerHTTP(nc net.Conn) {
 	defer func() { _ = nc.Close() }() // the answer was written or it was not: nothing to add
 	if err := nc.SetDeadline(time.Now().Add(httpPatience)); err != nil {

@@ -52,6 +52,9 @@ func NewServer(cfg Config, reg *Registry) (*Server, error) {
 	cfg.Limits.setDefaults()
 	var faults []error
 	s := &Server{cfg: cfg, eng: newEngine(reg, cfg.Limits, cfg.Logger)}
+	if cfg.HTTP1 == nil {
+		s.cfg.HTTP1 = s.answerHTTP
+	}
 	for i := range cfg.Listeners {
 		l := cfg.Listeners[i]
 		faults = append(faults, l.validate())

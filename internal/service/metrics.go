@@ -219,14 +219,13 @@ func (m *meters) readWaiting(rows *telemetry.Rows) {
 // readDue counts timers by when they are due. It reads them all, so the count is made again only when fifty
 // times as long has passed as it took.
 func (m *meters) readDue(rows *telemetry.Rows) {
-	seconds := []int{5, 60, 300, 900, 3600, 14400, 28800, 86400} // source: TimerMetrics.java
+	bounds := []time.Duration{ // source: TimerMetrics.java
+		5 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+		time.Hour, 4 * time.Hour, 8 * time.Hour, 24 * time.Hour,
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now := time.Now(); now.Sub(m.mu.dueAge) >= m.mu.dueFor {
-		bounds := make([]time.Duration, len(seconds))
-		for i, s := range seconds {
-			bounds[i] = time.Duration(s) * time.Second
-		}
 		counts, err := m.node.delays.Distribution(now, bounds)
 		if err != nil {
 			return
@@ -234,7 +233,7 @@ func (m *meters) readDue(rows *telemetry.Rows) {
 		m.mu.due, m.mu.dueAge, m.mu.dueFor = counts, now, 50*time.Since(now)
 	}
 	for i, n := range m.mu.due {
-		rows.Add([]string{local, onDisk, strconv.Itoa(seconds[i])}, n)
+		rows.Add([]string{local, onDisk, strconv.Itoa(int(bounds[i].Seconds()))}, n)
 	}
 }
 

@@ -86,14 +86,12 @@ func New(cfg *config.Config, version string, log *slog.Logger, level *slog.Level
 		if s.node, err = newNode(cfg, self, set, l, version, log); err != nil {
 			return nil, err
 		}
-	}
-	if err := s.secure(); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	if s.node != nil {
 		routes = append(routes, s.node.brokerRoutes(l, fast)...)
 	}
-	if err = s.setUpMetrics(version); err == nil {
+	if err = s.secure(); err == nil {
+		err = s.setUpMetrics(version)
+	}
+	if err == nil {
 		err = s.assemble(routes, set)
 	}
 	if err == nil {

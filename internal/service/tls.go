@@ -121,15 +121,14 @@ func clientTLS(cfg *config.TLS) (*tls.Config, error) {
 	if cfg.ClientCert == "" {
 		return c, nil
 	}
-	own := func() (*tls.Certificate, error) {
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := keyPair("tls.client.certPath", cfg.ClientCert, cfg.ClientKey)
 		if err != nil {
 			return nil, err
 		}
 		return &pair[0], nil
 	}
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() }
-	_, err = own()
+	_, err = c.GetClientCertificate(nil)
 	return c, err
 }
 

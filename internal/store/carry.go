@@ -181,7 +181,7 @@ func (s *Store) carryBatch(cut message.LogOffset, states []message.State) error 
 		done:   make(chan error, 1),
 	}
 	g.cut.Value = binary.BigEndian.AppendUint64(nil, uint64(cut))
-	if err := s.log.AppendReserve(g, g.size()); err != nil {
+	if err := s.log.Append(g, g.size(), true); err != nil {
 		return err
 	}
 	return <-g.done

@@ -103,10 +103,7 @@ func (s *Store) Append(w *Write) error {
 	if err != nil {
 		return err
 	}
-	if w.Reserve {
-		return s.log.AppendReserve(&w.grp, size)
-	}
-	return s.log.Append(&w.grp, size)
+	return s.log.Append(&w.grp, size, w.Reserve)
 }
 
 // Checkpoint links the log as it is now into dir, which is made: a store in itself, whose segments may have more bytes

@@ -233,18 +233,15 @@ func (p *progress) obtainLocked(queueID int32) *queue {
 	if q := p.queue(queueID); q != nil {
 		return q
 	}
-	q := newQueue(none, none)
-	p.set(queueID, q)
-	return q
-}
-
-// set puts q into a copy of the slice: readers have no lock, so what they have is never written to.
-func (p *progress) set(queueID int32, q *queue) {
-	old := *p.queues.Load()
-	next := make([]*queue, max(int(queueID)+1, len(old)))
+	q, old := newQueue(none, none), *p.queues.Load()
+	next := make(
+		[]*queue,
+		max(int(queueID)+1, len(old)),
+	) // a copy: readers have no lock, so theirs is never written to
 	copy(next, old)
 	next[queueID] = q
 	p.queues.Store(&next)
+	return q
 }
 
 // touch lists p for the next flush.
