@@ -162,6 +162,11 @@ func TestWireConflicts(t *testing.T) {
 	if len(got) != 1 || !strings.Contains(got[0], "subscriptions differ in topic t: c1 at") {
 		t.Errorf("conflicts %q", got)
 	}
+	all, _ := parsePage(t, w.scrape())
+	if n := valueOf(t, all, "roquet_group_conflicts", "consumer_group", "g", "conflict", "subscriptions differ",
+		"topic", "t", "client_id", "c1", "other_client_id", "c2"); n != 1 {
+		t.Errorf("C069: the metric is %v", n)
+	}
 	w.heartbeat(second, "c2", "g", "t")
 	if got := view(); len(got) != 0 {
 		t.Errorf("after they agree: %q", got)

@@ -41,7 +41,7 @@ const local, onDisk = "local", "disk" // storage_type, storage_medium
 func (m *meters) tables() []telemetry.Table {
 	return telemetry.Readers{
 		"watermarks": m.readWatermarks, "broker": m.readBroker, "producers": m.readProducers,
-		"consumers": m.readConsumers, "storage": m.readStorage, "incoming": m.readIncoming,
+		"consumers": m.readConsumers, "conflicts": m.readConflicts, "storage": m.readStorage, "incoming": m.readIncoming,
 		"outgoing": m.readOutgoing, "dead": m.readDead, "transactions": m.readTransactions,
 		"timers": m.readTimers, "waiting": m.readWaiting, "due": m.readDue, "lag": m.lag.read,
 		"proxy": func(rows *telemetry.Rows) { rows.Add([]string{"local"}, 1) },
@@ -132,6 +132,14 @@ func (m *meters) readStorage(rows *telemetry.Rows) {
 		syncs[min(max(class, firstSyncClass), lastSyncClass)-firstSyncClass] += int64(n)
 	}
 	rows.Add([]string{local, onDisk}, append(append(values, syncs...), int64(stats.SyncTime))...)
+}
+
+func (m *meters) readConflicts(rows *telemetry.Rows) {
+	m.node.clients.Groups(func(name string, _ *broker.ConsumerGroup) {
+		for _, c := range m.node.clients.ConflictsOf(name) {
+			rows.Add([]string{name, string(c.Kind), c.Topic, c.Members[0].ClientID, c.Members[1].ClientID}, 1)
+		}
+	})
 }
 
 func (m *meters) isSystem(topic, group string) string {
