@@ -266,7 +266,9 @@ func (p *parser) phrase(n *node, sym symbol) (err error) {
 		return p.in(n)
 	}
 	n.op = opContains + operation(sym-symContains)
-	n.value, err = p.str()
+	if n.value, err = p.str(); n.value.str == "" {
+		n.left = &node{op: opConstant, at: n.at} // it is FALSE, whatever that is
+	}
 	return err
 }
 
