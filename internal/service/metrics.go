@@ -40,11 +40,21 @@ const local, onDisk = "local", "disk" // storage_type, storage_medium
 // tables returns every table but those of calls.
 func (m *meters) tables() []telemetry.Table {
 	return telemetry.Readers{
-		"watermarks": m.readWatermarks, "broker": m.readBroker, "producers": m.readProducers,
-		"consumers": m.readConsumers, "conflicts": m.readConflicts, "storage": m.readStorage, "incoming": m.readIncoming,
-		"outgoing": m.readOutgoing, "dead": m.readDead, "transactions": m.readTransactions,
-		"timers": m.readTimers, "waiting": m.readWaiting, "due": m.readDue, "lag": m.lag.read,
-		"proxy": func(rows *telemetry.Rows) { rows.Add([]string{"local"}, 1) },
+		"watermarks":   m.readWatermarks,
+		"broker":       m.readBroker,
+		"producers":    m.readProducers,
+		"consumers":    m.readConsumers,
+		"conflicts":    m.readConflicts,
+		"storage":      m.readStorage,
+		"incoming":     m.readIncoming,
+		"outgoing":     m.readOutgoing,
+		"dead":         m.readDead,
+		"transactions": m.readTransactions,
+		"timers":       m.readTimers,
+		"waiting":      m.readWaiting,
+		"due":          m.readDue,
+		"lag":          m.lag.read,
+		"proxy":        func(rows *telemetry.Rows) { rows.Add([]string{"local"}, 1) },
 	}.Tables()
 }
 
