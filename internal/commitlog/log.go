@@ -259,9 +259,7 @@ func (c *counters) synced(took time.Duration) {
 // Stats returns the counters. Safe for concurrent use.
 func (l *Log) Stats() Stats {
 	c := &l.stats
-	s := Stats{
-		Entries: c.entries.Load(), Failures: c.failures.Load(), SyncTime: time.Duration(c.syncTime.Load()),
-	}
+	s := Stats{Entries: c.entries.Load(), Failures: c.failures.Load(), SyncTime: time.Duration(c.syncTime.Load())}
 	for i := range s.Syncs {
 		s.Syncs[i] = c.syncs[i].Load()
 	}

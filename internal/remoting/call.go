@@ -86,9 +86,7 @@ var ErrCancelled = errors.New("call cancelled")
 // exactly once: with the response (errors are already mapped to a code and a remark), or with the error given
 // to Cancel. It runs on the goroutine that replies and must not block. The caller may set the remaining
 // exported fields before Dispatch.
-func NewCall(
-	code protocol.Code, h protocol.Header, body []byte, peer Peer, done func(Response, error),
-) *Call {
+func NewCall(code protocol.Code, h protocol.Header, body []byte, peer Peer, done func(Response, error)) *Call {
 	return &Call{Code: code, Header: h, Body: body, Peer: peer, Received: time.Now(), answered: done}
 }
 

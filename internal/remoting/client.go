@@ -55,9 +55,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	var limits Limits
 	limits.setDefaults()
 	c := &Client{cfg: cfg, eng: newEngine(reg, limits, cfg.Logger), dialing: make(chan struct{}, 1)}
-	c.eng.requestHead = protocol.Command{
-		Language: cfg.Language, Version: cfg.Version, Serialize: cfg.Serialize,
-	}
+	c.eng.requestHead = protocol.Command{Language: cfg.Language, Version: cfg.Version, Serialize: cfg.Serialize}
 	c.eng.ctx, c.endTime = context.WithCancel(context.Background())
 	return c, nil
 }

@@ -80,9 +80,7 @@ func (c *Conn) send(code protocol.Code, h protocol.Header, body []byte, r *reque
 	return nil
 }
 
-func (c *Conn) enqueue(
-	cmd *protocol.Command, h protocol.Header, body []byte, r *request,
-) (flushNow bool, err error) {
+func (c *Conn) enqueue(cmd *protocol.Command, h protocol.Header, body []byte, r *request) (flushNow bool, err error) {
 	c.out.Lock()
 	defer c.out.Unlock()
 	if c.out.err != nil {

@@ -166,9 +166,7 @@ func (s observeRequests) topicsOfGroup(_ *call, h *protocol.QueryTopicsByConsume
 	return topicList(s.offsets.TopicsOf(h.Group), s.self.addr)
 }
 
-func (s observeRequests) subscription(
-	_ *call, h *protocol.QuerySubscriptionByConsumerRequestHeader,
-) (answer, error) {
+func (s observeRequests) subscription(_ *call, h *protocol.QuerySubscriptionByConsumerRequestHeader) (answer, error) {
 	body := &protocol.QuerySubscriptionResponseBody{Group: h.Group, Topic: h.Topic}
 	if sub, ok := s.clients.Subscription(h.Group, h.Topic); ok {
 		body.SubscriptionData = (*protocol.SubscriptionData)(sub)
@@ -197,9 +195,7 @@ func (s observeRequests) timeSpan(_ *call, h *protocol.QueryConsumeTimeSpanReque
 }
 
 // delay is when the last consumed message was stored, and how long the next one waits already.
-func (s observeRequests) delay(
-	group, topic string, id int32, low, high message.QueueOffset,
-) (consumed, delay int64) {
+func (s observeRequests) delay(group, topic string, id int32, low, high message.QueueOffset) (consumed, delay int64) {
 	at, _ := s.offsets.Query(group, topic, id)
 	if at > low && at-1 < high {
 		consumed = storeTime(s.store, topic, id, at-1)

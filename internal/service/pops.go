@@ -310,9 +310,7 @@ func (s popRequests) renewReceipt(c *call, h *protocol.RenewReceiptRequestHeader
 	s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
 }
 
-func (s popRequests) renew(
-	c *remoting.Call, group, topic string, handle pop.Handle, invisibleMillis int64, suspend bool,
-) {
+func (s popRequests) renew(c *call, group, topic string, handle pop.Handle, invisibleMillis int64, suspend bool) {
 	r := newSettle(c, group, topic, handle, renewDone)
 	r.Invisible, r.Suspend = millis(invisibleMillis), suspend
 	if invisibleMillis < 0 {

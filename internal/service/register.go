@@ -177,9 +177,7 @@ func (r *registrar) body() []byte {
 	return said.EncodeCompressed()
 }
 
-func invoke(
-	ctx context.Context, remote *remoteNames, code protocol.Code, h protocol.Header, body []byte,
-) error {
+func invoke(ctx context.Context, remote *remoteNames, code protocol.Code, h protocol.Header, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	answer, err := remote.client.Invoke(ctx, code, remote.as.Sign(h, body), body)

@@ -48,9 +48,7 @@ func (s relayRequests) consumeDirectly(c *call, h *protocol.ConsumeMessageDirect
 	s.relay(c, h.ConsumerGroup, h.ClientID, protocol.ConsumeMessageDirectly, h, rec)
 }
 
-func (s relayRequests) relay(
-	c *call, group, clientID string, code protocol.Code, h protocol.Header, body []byte,
-) {
+func (s relayRequests) relay(c *call, group, clientID string, code protocol.Code, h protocol.Header, body []byte) {
 	member, ok := s.clients.Member(group, clientID)
 	caller, reachable := member.Channel.(remoting.Caller)
 	if !ok || !reachable {
@@ -62,9 +60,7 @@ func (s relayRequests) relay(
 			c.Fail(relayError(group, clientID, err))
 			return
 		}
-		c.Reply(answer{
-			Code: protocol.ResponseCode(said.Code), Remark: said.Remark, Body: said.Body,
-		})
+		c.Reply(answer{Code: protocol.ResponseCode(said.Code), Remark: said.Remark, Body: said.Body})
 	})
 }
 

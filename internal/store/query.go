@@ -98,9 +98,7 @@ func (s *Store) isDropped(err error, pos message.LogOffset) bool {
 // stored at or before millis, or the minimum when there is none. Of equal times the first or the last one
 // counts. Damaged messages are passed over. Errors: ErrNotFound for a queue in which nothing was ever
 // stored, *index.CorruptError. Source: ConsumeQueue.getOffsetInQueueByTime.
-func (s *Store) OffsetByTime(
-	topic string, queueID int32, millis int64, upper bool,
-) (message.QueueOffset, error) {
+func (s *Store) OffsetByTime(topic string, queueID int32, millis int64, upper bool) (message.QueueOffset, error) {
 	minimum, maximum, ok := s.Bounds(topic, queueID)
 	if !ok {
 		return 0, ErrNotFound
