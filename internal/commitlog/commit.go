@@ -206,7 +206,6 @@ func (c *committer) publish(b *batch, prefix int, synced bool) {
 	} else {
 		l.noteUnsynced()
 	}
-	l.stats.entries.Add(1)
 }
 
 // rolled follows the writer into the segment that it began.

@@ -235,7 +235,6 @@ const SyncBuckets = 20
 
 // Stats are counters since Open, and the present state.
 type Stats struct {
-	Entries      uint64        // entries stored
 	PendingBytes int64         // accepted and not settled
 	Failures     uint64        // failed writes, syncs and rolls
 	SyncTime     time.Duration // of all syncs together
@@ -245,7 +244,7 @@ type Stats struct {
 }
 
 type counters struct {
-	entries, failures  atomic.Uint64
+	failures           atomic.Uint64
 	lastSync, syncTime atomic.Int64
 	syncs              [SyncBuckets]atomic.Uint64
 }
@@ -259,7 +258,7 @@ func (c *counters) synced(took time.Duration) {
 // Stats returns the counters. Safe for concurrent use.
 func (l *Log) Stats() Stats {
 	c := &l.stats
-	s := Stats{Entries: c.entries.Load(), Failures: c.failures.Load(), SyncTime: time.Duration(c.syncTime.Load())}
+	s := Stats{Failures: c.failures.Load(), SyncTime: time.Duration(c.syncTime.Load())}
 	for i := range s.Syncs {
 		s.Syncs[i] = c.syncs[i].Load()
 	}

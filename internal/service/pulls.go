@@ -73,16 +73,10 @@ func pullDone(req *broker.PullRequest, err error) {
 }
 
 func pullCode(outcome broker.PullOutcome) protocol.ResponseCode {
-	switch outcome {
-	case broker.PullFound:
-		return protocol.Success
-	case broker.PullNotFound:
-		return protocol.PullNotFound
-	case broker.PullRetryImmediately:
-		return protocol.PullRetryImmediately
-	default:
-		return protocol.PullOffsetMoved
-	}
+	return [...]protocol.ResponseCode{
+		broker.PullFound: protocol.Success, broker.PullNotFound: protocol.PullNotFound,
+		broker.PullRetryImmediately: protocol.PullRetryImmediately, broker.PullOffsetMoved: protocol.PullOffsetMoved,
+	}[outcome]
 }
 
 // fail answers with the error; a refusal for lack of permission says in the header what is forbidden.

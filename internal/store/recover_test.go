@@ -233,9 +233,12 @@ func TestC157EmptyFiles(t *testing.T) {
 	fill(r, 100)
 	before := r.content()
 	index := filepath.Join(r.cfg.Dir, indexFolder)
-	next := r.Stats().Entries + 2 // entries are numbered from 1; stopping writes a mark
 	r.stop()
-	empty := filepath.Join(r.cfg.Dir, logFolder, fmt.Sprintf("%020d", next))
+	log, err := commitlog.Verify(t.Context(), vfs.Default, filepath.Join(r.cfg.Dir, logFolder), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(r.cfg.Dir, logFolder, fmt.Sprintf("%020d", log.Entries+1)) // they are numbered from 1
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
