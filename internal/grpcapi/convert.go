@@ -72,7 +72,8 @@ var parcels = sync.Pool{New: func() any { return new(parcel) }}
 // one of the four ways that are in use; what cannot be inflated goes out as it is. Errors:
 // *message.FormatError.
 // Source: GrpcConverter.java buildMessage. Known differences: the original hands out some of its own properties
-// among the user's, and fails with a property that is not UTF-8, which is mended here.
+// among the user's, and fails with a property that is not UTF-8, which is mended here; there a message that asked for
+// seconds says that it is due so many seconds after it was received.
 func appendDelivered(dst []byte, rec message.Record, d *delivery) (encoded, body []byte, err error) {
 	stored, err := message.Decode(rec)
 	if err != nil {
@@ -183,14 +184,9 @@ func (p *parcel) property(name, value string) {
 		p.id = value
 	case message.PropertyTransactionPrepared:
 		p.transaction = value == "true"
-	case message.PropertyDelayLevel, message.PropertyTimerDelayMillis:
+	case message.PropertyDelayLevel, message.PropertyTimerDelayMillis, message.PropertyTimerDelaySeconds:
 		p.delayed = true
-	case message.PropertyTimerDelaySeconds:
-		p.delayed = true
-		if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
-			p.delivery(time.Now().UnixMilli() + seconds*1000)
-		}
-	case message.PropertyTimerDeliverMillis:
+	case message.PropertyTimerDeliverMillis, message.PropertyTimerOutMillis:
 		p.delayed = true
 		if millis, err := strconv.ParseInt(value, 10, 64); err == nil && millis >= 0 {
 			p.delivery(millis)

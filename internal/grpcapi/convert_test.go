@@ -114,6 +114,19 @@ func TestDeliveredTypes(t *testing.T) {
 	}
 }
 
+// A message that asked for a time, however, was due when the broker says.
+func TestDeliveredTimes(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []string{
+		props("TIMER_DELAY_SEC", "3"), props("TIMER_DELAY_MS", "3000"), props("TIMER_DELIVER_MS", "1700000000000"),
+	} {
+		m, err := delivered(stored("t", 0, 0, "x", asked+props("TIMER_OUT_MS", "1700000000000")), nil)
+		if at := m.GetSystemProperties().GetDeliveryTimestamp().AsTime().UnixMilli(); err != nil || at != 1700000000000 {
+			t.Errorf("%q: due at %d, %v", asked, at, err)
+		}
+	}
+}
+
 // A message of a 4.x producer has no unique key when it comes as a batch of old clients: then its offset id
 // stands for it. A dead letter says where it came from.
 func TestDeliveredWithoutAKey(t *testing.T) {
