@@ -101,8 +101,8 @@ func (a *readAhead) sweep(before int64) {
 	}
 }
 
-// readAhead reads what will be due, until ctx is done.
-func (d *Delays) readAhead(ctx context.Context) {
+// readAhead reads what will be due, until ctx is done, which is no error.
+func (d *Delays) readAhead(ctx context.Context) error {
 	a := d.ahead
 	for {
 		now := time.Now()
@@ -110,7 +110,7 @@ func (d *Delays) readAhead(ctx context.Context) {
 		d.readAheadOf(ctx, now)
 		for looking := true; looking; looking = time.Now().UnixMilli() < a.wakeAt(now) {
 			if !a.bell.Sleep(ctx, a.wakeAt(now)) {
-				return
+				return nil
 			}
 		}
 	}

@@ -119,14 +119,8 @@ func (d *Delays) Run(ctx context.Context) error {
 			}
 		}
 	})
-	g.Go(func() error {
-		d.readAhead(ctx)
-		return nil
-	})
-	g.Go(func() error {
-		d.count(ctx)
-		return nil
-	})
+	g.Go(func() error { return d.readAhead(ctx) })
+	g.Go(func() error { return d.count(ctx) })
 	return g.Wait()
 }
 
@@ -279,9 +273,9 @@ func (d *Delays) put(dv *delivery, k timerKey, m *message.Message, err error) {
 	state := dv.buf[at:]
 	dv.write.State = append(dv.write.State, message.State{
 		Space:  message.SpaceTimer,
-		Delete: true,
 		Key:    state[:timerKeyBytes:timerKeyBytes],
 		Value:  state[timerKeyBytes:],
+		Delete: true,
 	})
 }
 

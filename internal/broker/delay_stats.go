@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/message"
@@ -59,11 +60,8 @@ func (s *delayStats) rate(now time.Time) {
 // note takes note of by how much a delivery was late.
 func (s *DelayStats) note(late time.Duration) {
 	bounds := LatenessBounds()
-	i := 0
-	for i < len(bounds) && late > bounds[i] {
-		i++
-	}
-	s.Lateness[i]++
+	class, _ := slices.BinarySearch(bounds[:], late)
+	s.Lateness[class]++
 	s.Late = late
 	s.LateSum += max(late, 0)
 }
@@ -145,7 +143,7 @@ func (d *Delays) NextDue() (millis int64, ok bool, err error) {
 }
 
 // count counts what waited before the start. A million takes a second: it is done beside everything else.
-func (d *Delays) count(ctx context.Context) {
+func (d *Delays) count(ctx context.Context) error {
 	for st, err := range d.log.StatesIn(message.SpaceTimer, nil, nil) {
 		if err != nil {
 			d.logger.Error("waiting messages cannot be counted", "error", err)
@@ -162,6 +160,7 @@ func (d *Delays) count(ctx context.Context) {
 	d.mu.Lock()
 	d.mu.stats.waiting.finish()
 	d.mu.Unlock()
+	return nil
 }
 
 // pendingCount counts timers, in total and by topic. At first it does not know what was there before: while

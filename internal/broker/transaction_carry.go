@@ -95,9 +95,9 @@ func setMoved(w *store.Write) {
 }
 
 // hold waits until it holds the half message; ok is false when that is not open any more.
-func (t *Transactions) hold(
-	ctx context.Context, offset message.QueueOffset,
-) (half transaction.Half, ok bool, err error) {
+func (t *Transactions) hold(ctx context.Context, offset message.QueueOffset) (
+	half transaction.Half, ok bool, err error,
+) {
 	held := make(chan *transaction.Half, 1) // nil: it is gone
 	t.claim(offset, func(h transaction.Half, granted bool) {
 		if granted {

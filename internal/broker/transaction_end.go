@@ -192,14 +192,9 @@ func (t *Transactions) check(req *EndRequest, half *transaction.Half, open bool,
 		limit := max(t.mu.core.Timeout(), time.Duration(immunitySeconds(immunity))*time.Second)
 		t.mu.Unlock()
 		if age := now.Sub(time.UnixMilli(half.Since)); age > limit {
-			return refuse(
-				IllegalOperation,
-				"the half message is too old for a decision that does not answer a check: "+
-					"it is %v old, and may be %v (%s)",
-				age,
-				limit,
-				message.PropertyCheckImmunityTimeInSeconds,
-			)
+			return refuse(IllegalOperation, "the half message is too old for a decision that does not answer "+
+				"a check: it is %v old, and may be %v (%s)", age, limit,
+				message.PropertyCheckImmunityTimeInSeconds)
 		}
 	}
 	if topic, _, ok := destination(req.half.Properties); ok && req.May != nil {
