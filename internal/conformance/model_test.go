@@ -253,7 +253,7 @@ func (m *model) retire(g *modelGroup, x *modelMessage) {
 // inOrder checks a message of a message group: all before it are done or came with it, and nobody has any.
 func (m *model) inOrder(g *modelGroup, x *modelMessage, with map[*modelMessage]bool, now int64) {
 	for _, e := range m.messages {
-		if e.group != x.group || e == x || with[e] {
+		if e.group != x.group || e == x || with[e] || g.tag != "" && g.tag != e.tag {
 			continue
 		}
 		h := g.hold(e)

@@ -131,7 +131,7 @@ func (r *randomScript) topic(typ, suffix string) {
 	}{{anyGroup, "", false}, {fifoGroup, "", true}, {taggedGroup, "a", false}} {
 		name := g.name + "-" + m.topic
 		r.srv.group(name, g.orderly, modelTimes)
-		m.group(name, g.orderly, g.tag, modelTimes)
+		m.group(name, g.orderly || typ == fifo, g.tag, modelTimes) // case C111
 	}
 	r.srv.group(pullGroup+"-"+m.topic, false, modelTimes)
 }

@@ -287,10 +287,14 @@ func (r *randomScript) query(bool) *op {
 
 // lookOut waits for what comes next: a message that is due, or one that comes back.
 func (r *randomScript) lookOut() {
-	g := r.group(anyGroup)
-	r.do(r.receiving(g, r.doors[0], &receiving{
+	g, d := r.group(anyGroup), r.doors[0]
+	q := &receiving{
 		group: g.name, topic: r.model.topic, count: 8, invisible: 50 * time.Millisecond, wait: 400 * time.Millisecond,
-	}))
+	}
+	if g.orderly {
+		d, q.orderly, q.invisible = r.doors[2], true, time.Second
+	}
+	r.do(r.receiving(g, d, q))
 }
 
 // finish decides everything, consumes everything, and compares what is left with the model.

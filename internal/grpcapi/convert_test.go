@@ -121,7 +121,8 @@ func TestDeliveredTimes(t *testing.T) {
 		props("TIMER_DELAY_SEC", "3"), props("TIMER_DELAY_MS", "3000"), props("TIMER_DELIVER_MS", "1700000000000"),
 	} {
 		m, err := delivered(stored("t", 0, 0, "x", asked+props("TIMER_OUT_MS", "1700000000000")), nil)
-		if at := m.GetSystemProperties().GetDeliveryTimestamp().AsTime().UnixMilli(); err != nil || at != 1700000000000 {
+		if at := m.GetSystemProperties().GetDeliveryTimestamp().AsTime().UnixMilli(); err != nil ||
+			at != 1700000000000 {
 			t.Errorf("%q: due at %d, %v", asked, at, err)
 		}
 	}
