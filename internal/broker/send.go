@@ -211,10 +211,6 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	if tooHigh || req.QueueID < 0 && cfg.WriteQueueNums <= 0 {
 		return noQueueToSend(cfg, req.QueueID)
 	}
-	req.queueID = req.QueueID
-	if req.queueID < 0 {
-		req.queueID = rand.Int32N(cfg.WriteQueueNums)
-	}
 	req.uniqueKey, req.due, req.recall = "", 0, ""
 	if cfg.FilterType == multiTagFilter {
 		req.SysFlag |= message.SysFlagMultiTags
@@ -230,6 +226,7 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 	if err := req.seen.scan(req.Properties); err != nil {
 		return err
 	}
+	req.pickQueue(cfg, req.seen.group)
 	if req.seen.priority >= 0 {
 		req.prioritize(cfg)
 	}
@@ -237,6 +234,33 @@ func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
 		return s.acceptRetry(req)
 	}
 	return s.put(req, req.Topic, req.queueID)
+}
+
+// pickQueue picks the queue that is asked for, else that of the message group, else any.
+func (req *SendRequest) pickQueue(cfg *TopicConfig, group string) {
+	switch req.queueID = req.QueueID; {
+	case req.queueID >= 0:
+	case group != "":
+		req.queueID = consistentHash(message.TagsCode(group), cfg.WriteQueueNums)
+	default:
+		req.queueID = rand.Int32N(cfg.WriteQueueNums)
+	}
+}
+
+// consistentHash spreads keys over buckets so that few move when there are more buckets. It is what the
+// original uses, so that a message group goes to the same queue through either. Source:
+// com.google.common.hash.Hashing.consistentHash, in Java's arithmetic.
+func consistentHash(key int64, buckets int32) int32 {
+	state := uint64(key)
+	candidate := int32(0)
+	for {
+		state = 2862933555777941757*state + 1
+		next := float64(candidate+1) / (float64(int32(state>>33)+1) / (1 << 31))
+		if next < 0 || next >= float64(buckets) {
+			return candidate
+		}
+		candidate = int32(next)
+	}
 }
 
 // prioritize picks the queue that a priority means, the higher the more urgent. A message that waits for a decision or

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/roquetmq/roquet/internal/message"
@@ -28,7 +29,7 @@ func (s *Sender) acceptBatch(req *SendRequest, cfg *TopicConfig) error {
 	if err := req.seen.checkMember(req.SysFlag); err != nil {
 		return err
 	}
-	priority, w := int32(-1), &req.write
+	priority, group, w := int32(-1), "", &req.write
 	w.State, w.Assigned = nil, nil
 	w.Messages = make([]message.Message, 0, batchRoom)
 	err := message.DecodeBatch(req.Body, func(flag int32, body []byte, props string) error {
@@ -43,9 +44,9 @@ func (s *Sender) acceptBatch(req *SendRequest, cfg *TopicConfig) error {
 		if err != nil {
 			return fmt.Errorf("message %d of the batch: %w", len(w.Messages)+1, err)
 		}
-		priority = max(priority, seen.priority)
+		priority, group = max(priority, seen.priority), cmp.Or(group, seen.group)
 		w.Messages = append(w.Messages, message.Message{
-			Topic: req.Topic, QueueID: req.queueID, Flag: flag, SysFlag: req.SysFlag,
+			Topic: req.Topic, Flag: flag, SysFlag: req.SysFlag,
 			BornTimestamp: req.BornTimestamp, BornHost: req.BornHost, ReconsumeTimes: req.ReconsumeTimes,
 			Body: body, Properties: props,
 		})
@@ -54,11 +55,12 @@ func (s *Sender) acceptBatch(req *SendRequest, cfg *TopicConfig) error {
 	if err != nil {
 		return err
 	}
+	req.pickQueue(cfg, group)
 	if priority >= 0 && cfg.IsFor(typePriority) && cfg.WriteQueueNums > 0 {
 		req.queueID = min(priority, cfg.WriteQueueNums-1)
-		for i := range w.Messages {
-			w.Messages[i].QueueID = req.queueID
-		}
+	}
+	for i := range w.Messages {
+		w.Messages[i].QueueID = req.queueID
 	}
 	w.Owner, w.Done = req, s.stored
 	return s.store.Append(w)

@@ -25,7 +25,7 @@ type noted struct {
 	transaction bool
 	popCK       bool
 	innerBatch  bool
-	fifo        bool
+	group       string // the message group
 }
 
 // kind is the message's type, as metrics tell it. Source: BrokerMetricsManager.java getMessageType.
@@ -33,7 +33,7 @@ func (n *noted) kind() MessageKind {
 	switch {
 	case n.transaction:
 		return KindTransaction
-	case n.fifo:
+	case n.group != "":
 		return KindFIFO
 	case n.timer.by != "" || n.delayLevel > 0:
 		return KindDelay
@@ -72,7 +72,7 @@ func (n *noted) scan(props string) error {
 		case message.PropertyPopCK:
 			n.popCK = true
 		case message.PropertyShardingKey:
-			n.fifo = true
+			n.group = value
 		case message.PropertyInnerNum:
 			n.innerBatch = true
 		}

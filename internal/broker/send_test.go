@@ -438,3 +438,29 @@ func BenchmarkSend(b *testing.B) {
 		w.sender.Send(req)
 	}
 }
+
+// The numbers are those of Hashing.consistentHash of guava 32.0.1, with Java's String.hashCode of the key.
+func TestConsistentHashIsGuavas(t *testing.T) {
+	t.Parallel()
+	buckets := []int32{1, 2, 3, 4, 8, 16, 100, 65535}
+	for key, want := range map[string][]int32{
+		"a":          {0, 0, 0, 0, 0, 0, 29, 49599},
+		"order-1":    {0, 0, 0, 3, 3, 3, 3, 12831},
+		"order-2":    {0, 0, 2, 2, 2, 11, 46, 51604},
+		"order-3":    {0, 1, 1, 3, 7, 7, 35, 29494},
+		"order-4":    {0, 1, 2, 2, 6, 13, 31, 62707},
+		"group-0":    {0, 1, 1, 1, 1, 1, 67, 22122},
+		"group-17":   {0, 1, 1, 3, 7, 7, 34, 37241},
+		"用户-42":      {0, 1, 2, 2, 7, 8, 86, 33957},
+		"zzzzzzzzzz": {0, 0, 2, 2, 2, 2, 81, 39376},
+		"-":          {0, 1, 1, 3, 3, 3, 76, 46256},
+		"Aa":         {0, 1, 1, 1, 5, 14, 14, 48121},
+		"BB":         {0, 1, 1, 1, 5, 14, 14, 48121},
+	} {
+		for i, n := range buckets {
+			if got := consistentHash(message.TagsCode(key), n); got != want[i] {
+				t.Errorf("%q over %d: %d, want %d", key, n, got, want[i])
+			}
+		}
+	}
+}

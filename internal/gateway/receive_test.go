@@ -354,6 +354,31 @@ func TestOrderlyGroup(t *testing.T) {
 	r.post("/v1/topics/fifo/messages", "x").refused(http.StatusBadRequest, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE")
 }
 
+// The messages of a group are in one queue: also the first, with which the topic is created, and a dead letter that is
+// published again.
+func TestMessageGroupsKeepTheirQueue(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	for range 8 {
+		a := r.post("/v1/topics/t/messages", "x", "Roquet-Group: order-4").want(http.StatusCreated)
+		if a.value("queueId") != 2.0 { // of four: as RocketMQ has it
+			t.Errorf("stored %s", a.body)
+		}
+	}
+	handle := r.receive("g", "t", `{"wait":"10s"}`).text("messages.0.receiptHandle")
+	r.post("/v1/groups/g/messages:deadLetter", handles(handle)).want(http.StatusOK)
+	r.post("/v1/groups/g/dlq/messages:redrive", "").want(http.StatusOK)
+	if a := r.get(
+		"/v1/topics/t/queues/2/messages?offset=8",
+	).want(
+		http.StatusOK,
+	); a.text(
+		"messages.0.group",
+	) != "order-4" {
+		t.Errorf("redriven: %s", a.body)
+	}
+}
+
 // A priority is a message's like all else, and decides who is first.
 func TestPriority(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 // maxBatchCount bounds the messages of one request.
 const maxBatchCount = 4096
 
-// anyQueue lets the broker pick a queue.
+// anyQueue lets the broker pick a queue: that of the message group, if there is one.
 const anyQueue int32 = -1
 
 // SendMessage stores a message, or several of one topic as one batch: all of them or none. The answer comes
@@ -34,8 +34,7 @@ func (a *api) SendMessage(ctx context.Context, req *v2.SendMessageRequest) (*v2.
 	if err != nil {
 		return nil, err
 	}
-	queueID, err := a.queueFor(messages)
-	if err != nil {
+	if err := a.taken(messages); err != nil {
 		return nil, err
 	}
 	if messages[0].typ == typeTransaction {
@@ -45,7 +44,7 @@ func (a *api) SendMessage(ctx context.Context, req *v2.SendMessageRequest) (*v2.
 	if len(messages) > 1 {
 		code, body = protocol.SendBatchMessage, batchBody(messages)
 	}
-	answer, err := a.call(ctx, &c, code, sendHeader(messages, queueID), body)
+	answer, err := a.call(ctx, &c, code, sendHeader(messages), body)
 	if err != nil && answer.Code != protocol.FlushDiskTimeout && answer.Code != protocol.FlushSlaveTimeout &&
 		answer.Code != protocol.SlaveNotAvailable { // with these it is stored all the same
 		return nil, err
@@ -85,36 +84,32 @@ func (a *api) outgoing(sent []*v2.Message, c *caller, now time.Time) ([]outgoing
 	return messages, nil
 }
 
-// queueFor checks that the topic takes the messages, and picks their queue when it matters which.
-func (a *api) queueFor(messages []outgoing) (int32, error) {
+// taken checks that the topic takes the messages.
+func (a *api) taken(messages []outgoing) error {
 	name := messages[0].GetTopic().GetName()
 	topic, known := a.cfg.Metadata.Topic(name)
 	if !known {
-		return 0, refuse(v2.Code_TOPIC_NOT_FOUND,
+		return refuse(v2.Code_TOPIC_NOT_FOUND,
 			"no topic %s on broker %s: create it first, with the message type that it is for", name, a.cfg.BrokerName)
 	}
-	return queueIn(topic, messages)
+	return takenBy(topic, messages)
 }
 
-// queueIn is queueFor in a topic that is known.
-func queueIn(topic Topic, messages []outgoing) (int32, error) {
+// takenBy is taken in a topic that is known.
+func takenBy(topic Topic, messages []outgoing) error {
 	first := &messages[0]
 	if err := checkType(first.GetTopic().GetName(), topic.MessageType, first.typ); err != nil {
-		return 0, err
+		return err
 	}
 	if !topic.Writable || topic.WriteQueueNums <= 0 {
-		return 0, refuse(v2.Code_FORBIDDEN, "no writable queue")
+		return refuse(v2.Code_FORBIDDEN, "no writable queue")
 	}
-	group := first.system.GetMessageGroup()
-	for i := range messages[1:] {
-		if messages[i+1].system.GetMessageGroup() != group {
-			return 0, refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "messages of one batch must have the same message group")
+	for i := range messages {
+		if messages[i].system.GetMessageGroup() != first.system.GetMessageGroup() {
+			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "messages of one batch must have the same message group")
 		}
 	}
-	if group == "" {
-		return anyQueue, nil
-	}
-	return consistentHash(message.TagsCode(group), topic.WriteQueueNums), nil
+	return nil
 }
 
 // checkType refuses messages of another type than the topic is for. Source: DefaultTopicMessageTypeValidator.java.
@@ -141,11 +136,11 @@ func batchBody(messages []outgoing) []byte {
 	return body
 }
 
-func sendHeader(messages []outgoing, queueID int32) *protocol.SendMessageRequestHeader {
+func sendHeader(messages []outgoing) *protocol.SendMessageRequestHeader {
 	first := &messages[0]
 	topic := first.GetTopic().GetName()
 	h := &protocol.SendMessageRequestHeader{
-		ProducerGroup: topic, Topic: topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 4, QueueID: queueID,
+		ProducerGroup: topic, Topic: topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 4, QueueID: anyQueue,
 		BornTimestamp: time.Now().UnixMilli(), Batch: protocol.Some(len(messages) > 1),
 	}
 	if born := first.system.GetBornTimestamp(); born != nil {
@@ -182,20 +177,4 @@ func sendResponse(messages []outgoing, answer remoting.Response, err error) (*v2
 		}
 	}
 	return out, nil
-}
-
-// consistentHash spreads keys over buckets so that few move when there are more buckets. It is what the
-// original uses, so that a message group goes to the same queue through either. Source:
-// com.google.common.hash.Hashing.consistentHash, in Java's arithmetic.
-func consistentHash(key int64, buckets int32) int32 {
-	state := uint64(key)
-	candidate := int32(0)
-	for {
-		state = 2862933555777941757*state + 1
-		next := float64(candidate+1) / (float64(int32(state>>33)+1) / (1 << 31))
-		if next < 0 || next >= float64(buckets) {
-			return candidate
-		}
-		candidate = int32(next)
-	}
 }

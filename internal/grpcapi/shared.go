@@ -30,16 +30,13 @@ func (s *Server) Outgoing(
 	if err := all[0].encode(m.GetTopic().GetName(), remote.String()); err != nil {
 		return nil, err
 	}
-	topic, known := a.cfg.Metadata.Topic(m.GetTopic().GetName())
-	if !known {
-		return sendHeader(all, anyQueue), nil
+	if topic, known := a.cfg.Metadata.Topic(m.GetTopic().GetName()); known {
+		topic.MessageType = cmp.Or(topic.MessageType, typeMixed)
+		if err := takenBy(topic, all); err != nil {
+			return nil, err
+		}
 	}
-	topic.MessageType = cmp.Or(topic.MessageType, typeMixed)
-	queueID, err := queueIn(topic, all)
-	if err != nil {
-		return nil, err
-	}
-	return sendHeader(all, queueID), nil
+	return sendHeader(all), nil
 }
 
 // Incoming makes a client's message of a stored one. It aliases rec. Errors: *message.FormatError.
