@@ -87,11 +87,9 @@ func (c *Config) take(
 }
 
 // clientVariables are the environment of the commands that talk to a server; they say nothing to the server itself.
-func clientVariables() []string {
-	return []string{
-		"ROQUET_SERVER", "ROQUET_USER", "ROQUET_PASSWORD", "ROQUET_PASSWORD_FILE", "ROQUET_TOKEN", "ROQUET_CA",
-		"ROQUET_SECRET",
-	}
+var clientVariables = [...]string{
+	"ROQUET_SERVER", "ROQUET_USER", "ROQUET_PASSWORD", "ROQUET_PASSWORD_FILE", "ROQUET_TOKEN", "ROQUET_CA",
+	"ROQUET_SECRET",
 }
 
 func (l *Loaded) applyEnvironment(environ []string) error {
@@ -102,7 +100,7 @@ func (l *Loaded) applyEnvironment(environ []string) error {
 	var faults []error
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "ROQUET_") || slices.Contains(clientVariables(), name) {
+		if !strings.HasPrefix(name, "ROQUET_") || slices.Contains(clientVariables[:], name) {
 			continue
 		}
 		key, known := names[name]

@@ -78,13 +78,9 @@ func (s *Setting) Set(text string) error {
 	case *[]string:
 		*v = strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
 	case *millis:
-		var d time.Duration
-		d, err = parseDuration(text, time.Millisecond)
-		*v = millis(d)
+		*(*time.Duration)(v), err = parseDuration(text, time.Millisecond)
 	case *hours:
-		var d time.Duration
-		d, err = parseDuration(text, time.Hour)
-		*v = hours(d)
+		*(*time.Duration)(v), err = parseDuration(text, time.Hour)
 	default:
 		panic(fmt.Sprintf("setting %s has a value of type %T", s.Key, v))
 	}

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,10 +106,7 @@ func limit(name string, n, none, most int32) (int32, error) {
 	if n < 0 || n > most {
 		return 0, badRequest("%s %d, wanted 1 to %d", name, n, most)
 	}
-	if n == 0 {
-		return none, nil
-	}
-	return n, nil
+	return cmp.Or(n, none), nil
 }
 
 // read reads a queue at an offset; before its first message that one's.

@@ -35,10 +35,7 @@ type codec struct{ runtime.JSONPb }
 
 // Marshal returns a message as JSON.
 func (*codec) Marshal(v any) ([]byte, error) {
-	m, ok := v.(proto)
-	if !ok {
-		return json.Marshal(v)
-	}
+	m, _ := v.(proto) // all answers are messages
 	b, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 	return append(b, '\n'), err
 }

@@ -49,12 +49,13 @@ func (d *door) popHeader(in *v1.ReceiveRequest) (*protocol.PopMessageRequestHead
 	if err != nil {
 		return nil, err
 	}
-	if n := in.GetMaxMessages(); n < 0 || n > maxReceive {
-		return nil, badRequest("maxMessages %d, wanted 1 to %d", n, maxReceive)
+	most, err := limit("maxMessages", in.GetMaxMessages(), 1, maxReceive)
+	if err != nil {
+		return nil, err
 	}
 	h := &protocol.PopMessageRequestHeader{
 		ConsumerGroup: in.GetGroup(), Topic: in.GetTopic(), QueueID: allQueues,
-		MaxMsgNums: max(in.GetMaxMessages(), 1), InvisibleTime: invisible.Milliseconds(),
+		MaxMsgNums: most, InvisibleTime: invisible.Milliseconds(),
 		PollTime: wait.Milliseconds(), BornTime: time.Now().UnixMilli(), InitMode: initFromMax,
 		ExpType: protocol.ExpressionTag, Exp: "*",
 		AttemptID: rand.Text(),
@@ -80,10 +81,10 @@ func (d *door) receive(ctx context.Context, in *v1.ReceiveRequest) ([]*v1.Messag
 	case protocol.PollingTimeout, protocol.PullNotFound, protocol.NoMessage, protocol.PullRetryImmediately:
 		return nil, nil
 	}
-	if errors.Is(err, errStopping) {
+	switch {
+	case errors.Is(err, errStopping):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	found, err := d.showAll(answer)

@@ -99,12 +99,6 @@ func (d *door) giveBack(ctx context.Context, group string, lost []*v1.Message) {
 	_, _ = d.settle(handlesOf(lost), func(h *handle) error { return d.hide(ctx, group, h, 0, true) })
 }
 
-// ackAll acknowledges; what fails is received again.
-func (d *door) ackAll(ctx context.Context, group string, written []*v1.Message) {
-	ctx = context.WithoutCancel(ctx)
-	_, _ = d.Ack(ctx, &v1.AckRequest{Group: group, ReceiptHandles: handlesOf(written)})
-}
-
 func (d *door) Ack(ctx context.Context, in *v1.AckRequest) (*v1.SettleResponse, error) {
 	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
 		answer, err := d.call(ctx, protocol.BatchAckMessage, &protocol.AckReceiptsRequestHeader{

@@ -108,8 +108,9 @@ func (s *streaming) write(ctx context.Context, found []*v1.Message, err error) b
 		s.door.giveBack(ctx, s.group, found)
 		return false
 	}
-	if s.auto && len(found) > 0 {
-		s.door.ackAll(ctx, s.group, found)
+	if s.auto && len(found) > 0 { // what is not acknowledged is received again
+		in := &v1.AckRequest{Group: s.group, ReceiptHandles: handlesOf(found)}
+		_, _ = s.door.Ack(context.WithoutCancel(ctx), in)
 	}
 	return err == nil
 }

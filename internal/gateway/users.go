@@ -107,10 +107,9 @@ func (d *door) PutAcl(ctx context.Context, in *v1.PutAclRequest) (*v1.Acl, error
 	info := &protocol.AclInfo{Subject: subjectPrefix + in.GetUser()}
 	for _, r := range in.GetRules() {
 		e := protocol.PolicyEntryInfo{
-			Actions: r.GetActions(), Decision: r.GetDecision(), Resource: r.GetResource(),
+			Actions: r.GetActions(), Decision: cmp.Or(r.GetDecision(), "Allow"), Resource: r.GetResource(),
 			SourceIPs: r.GetSourceIps(),
 		}
-		e.Decision = cmp.Or(e.Decision, "Allow")
 		info.Policies = append(info.Policies, protocol.PolicyInfo{
 			PolicyType: r.GetPolicy(), Entries: []protocol.PolicyEntryInfo{e},
 		})

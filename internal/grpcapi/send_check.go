@@ -120,11 +120,8 @@ func (m *outgoing) checkProperties() error {
 	}
 	size += len(m.system.GetTag())
 	for _, key := range m.system.GetKeys() {
-		switch {
-		case key != "" && isBlank(key):
-			return refuse(v2.Code_ILLEGAL_MESSAGE_KEY, "key cannot be the char sequence of whitespace")
-		case hasControl(key):
-			return refuse(v2.Code_ILLEGAL_MESSAGE_KEY, "key cannot contain control character")
+		if err := checkText(v2.Code_ILLEGAL_MESSAGE_KEY, "key", key); err != nil {
+			return err
 		}
 		size += len(key)
 	}
@@ -136,31 +133,32 @@ func (m *outgoing) checkProperties() error {
 }
 
 func checkTag(tag string) error {
-	switch {
-	case tag == "":
-		return nil
-	case isBlank(tag):
-		return refuse(v2.Code_ILLEGAL_MESSAGE_TAG, "tag cannot be the char sequence of whitespace")
-	case strings.Contains(tag, "|"):
+	if strings.Contains(tag, "|") {
 		return refuse(v2.Code_ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
-	case hasControl(tag):
-		return refuse(v2.Code_ILLEGAL_MESSAGE_TAG, "tag cannot contain control character")
+	}
+	return checkText(v2.Code_ILLEGAL_MESSAGE_TAG, "tag", tag)
+}
+
+// checkText refuses a text that is there and says nothing, or holds control characters.
+func checkText(code v2.Code, what, text string) error {
+	switch {
+	case text != "" && isBlank(text):
+		return refuse(code, "%s cannot be the char sequence of whitespace", what)
+	case hasControl(text):
+		return refuse(code, "%s cannot contain control character", what)
 	}
 	return nil
 }
 
 // checkGroups refuses a message group, and a lite topic's name.
 func (m *outgoing) checkGroups() error {
-	if group := m.system.GetMessageGroup(); group != "" {
-		switch {
-		case isBlank(group):
-			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group cannot be the char sequence of whitespace")
-		case len(group) >= messageGroupBytes:
-			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP,
-				"message group exceed the max size %d, it has %d bytes", messageGroupBytes, len(group))
-		case hasControl(group):
-			return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group cannot contain control character")
-		}
+	group := m.system.GetMessageGroup()
+	if len(group) >= messageGroupBytes && !isBlank(group) {
+		return refuse(v2.Code_ILLEGAL_MESSAGE_GROUP,
+			"message group exceed the max size %d, it has %d bytes", messageGroupBytes, len(group))
+	}
+	if err := checkText(v2.Code_ILLEGAL_MESSAGE_GROUP, "message group", group); err != nil {
+		return err
 	}
 	if m.system.LiteTopic != nil && !liteTopicName.MatchString(m.system.GetLiteTopic()) {
 		return refuse(v2.Code_ILLEGAL_LITE_TOPIC,

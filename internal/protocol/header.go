@@ -63,11 +63,14 @@ func readInt[T int32 | int64](r *fieldReader, dst *T, key, value string, bit uin
 	}
 	n, ok := parseInt(value)
 	if !ok || int64(T(n)) != n {
-		want := "a 64-bit integer"
-		if _, short := any(*dst).(int32); short {
-			want = "a 32-bit integer"
+		if r.err == nil {
+			want := "a 64-bit integer"
+			if _, short := any(*dst).(int32); short {
+				want = "a 32-bit integer"
+			}
+			value = value[:min(len(value), maxQuoted)]
+			r.err = Errorf(SystemError, "%s: field %s is %q, want %s", r.header, key, value, want)
 		}
-		r.malformed(key, value, want)
 		return
 	}
 	*dst = T(n)
@@ -90,7 +93,7 @@ func (r *fieldReader) fault(names ...string) error {
 	}
 	for i, name := range names {
 		if r.seen&(1<<i) == 0 {
-			return &Error{Code: SystemError, Remark: r.header + ": required field " + name + " is missing"}
+			return Errorf(SystemError, "%s: required field %s is missing", r.header, name)
 		}
 	}
 	return nil
@@ -98,19 +101,6 @@ func (r *fieldReader) fault(names ...string) error {
 
 // maxQuoted bounds how much of a malformed value an error repeats, in bytes.
 const maxQuoted = 64
-
-func (r *fieldReader) malformed(key, value, want string) {
-	if r.err != nil {
-		return
-	}
-	if len(value) > maxQuoted {
-		value = value[:maxQuoted]
-	}
-	r.err = &Error{
-		Code:   SystemError,
-		Remark: r.header + ": field " + key + " is " + strconv.Quote(value) + ", want " + want,
-	}
-}
 
 // parseBool reads a boolean as Java does: "true" in any case, everything else is false.
 func parseBool(text string) bool {
