@@ -51,10 +51,10 @@ func readFile(path string) (*file, error) {
 	f := &file{modified: info.ModTime()}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(f); err != nil {
-		return nil, fmt.Errorf("authFile %s: %w", path, err)
+	if err = decoder.Decode(f); err == nil {
+		err = f.check()
 	}
-	if err := f.check(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("authFile %s: %w", path, err)
 	}
 	return f, nil

@@ -173,30 +173,22 @@ func (a *api) ChangeInvisibleDuration(
 		checkInvisible(req.GetInvisibleDuration().AsDuration(), 0))
 	answer := &v2.ChangeInvisibleDurationResponse{Status: ok(), ReceiptHandle: req.GetReceiptHandle()}
 	if err == nil {
-		answer.ReceiptHandle, err = a.change(ctx, &c, req)
+		h := &protocol.RenewReceiptRequestHeader{
+			ConsumerGroup: req.GetGroup().GetName(), Topic: req.GetTopic().GetName(), Handle: req.GetReceiptHandle(),
+			InvisibleTime: req.GetInvisibleDuration().AsDuration().Milliseconds(), Suspend: req.GetSuspend(),
+		}
+		var r *protocol.ReceiptsResponseHeader
+		r, err = changed(
+			a.callHolding(ctx, &c, protocol.ChangeMessageInvisibleTime, h, h.ConsumerGroup, h.Topic, &h.Handle),
+		)
+		if err == nil {
+			answer.ReceiptHandle = r.Handles[0]
+		}
 	}
 	if err != nil && statusOf(err).GetCode() != v2.Code_TOO_MANY_REQUESTS {
 		answer.ReceiptHandle = "" // else it is still good
 	}
 	return answer, err
-}
-
-func (a *api) change(ctx context.Context, c *caller, req *v2.ChangeInvisibleDurationRequest) (string, error) {
-	group, topic := req.GetGroup().GetName(), req.GetTopic().GetName()
-	held, err := a.hold(ctx, c, group, topic, req.GetReceiptHandle())
-	if err != nil {
-		return "", err
-	}
-	answer, err := a.call(ctx, c, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{
-		ConsumerGroup: group, Topic: topic, Handle: held.handle,
-		InvisibleTime: req.GetInvisibleDuration().AsDuration().Milliseconds(), Suspend: req.GetSuspend(),
-	}, nil)
-	h, err := changed(answer, err)
-	held.done(err == nil)
-	if err != nil {
-		return req.GetReceiptHandle(), err
-	}
-	return h.Handles[0], nil
 }
 
 // changed is the receipt after its invisible time was changed.
@@ -219,21 +211,25 @@ func (a *api) ForwardMessageToDeadLetterQueue(
 ) (*v2.ForwardMessageToDeadLetterQueueResponse, error) {
 	c, err := a.caller(ctx, a.checkTopicAndGroup(req.GetTopic(), req.GetGroup()))
 	if err == nil {
-		err = a.forward(ctx, &c, req)
+		h := &protocol.ForwardReceiptRequestHeader{
+			ConsumerGroup: req.GetGroup().GetName(), Topic: req.GetTopic().GetName(), Handle: req.GetReceiptHandle(),
+		}
+		_, err = a.callHolding(ctx, &c, protocol.ConsumerSendMsgBack, h, h.ConsumerGroup, h.Topic, &h.Handle)
 	}
 	return &v2.ForwardMessageToDeadLetterQueueResponse{Status: ok()}, err
 }
 
-func (a *api) forward(ctx context.Context, c *caller, req *v2.ForwardMessageToDeadLetterQueueRequest) error {
-	group, topic := req.GetGroup().GetName(), req.GetTopic().GetName()
-	held, err := a.hold(ctx, c, group, topic, req.GetReceiptHandle())
+// callHolding makes a call about a receipt, whose handle in the header becomes the newest one. Nothing renews it
+// meanwhile.
+func (a *api) callHolding(
+	ctx context.Context, c *caller, code protocol.Code, h protocol.Header, group, topic string, handle *string,
+) (remoting.Response, error) {
+	held, err := a.hold(ctx, c, group, topic, *handle)
 	if err != nil {
-		return err
+		return remoting.Response{}, err
 	}
-	_, err = a.call(ctx, c, protocol.ConsumerSendMsgBack, &protocol.ForwardReceiptRequestHeader{
-		ConsumerGroup: group, Topic: topic, Handle: held.handle,
-	}, nil)
-	err = receiptError(err)
+	*handle = held.handle
+	answer, err := a.call(ctx, c, code, h, nil)
 	held.done(err == nil)
-	return err
+	return answer, receiptError(err)
 }

@@ -64,9 +64,9 @@ func (a *api) caller(ctx context.Context, checks ...error) (caller, error) {
 		c.language = c.session.language
 		c.session.touch()
 		c.session.belongsTo(c.user)
-		return c, cmp.Or(checks...)
+	} else {
+		c.language = languageOf(oneValue(ctx, keyLanguage))
 	}
-	c.language = languageOf(oneValue(ctx, keyLanguage))
 	return c, cmp.Or(checks...)
 }
 

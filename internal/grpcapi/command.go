@@ -33,11 +33,15 @@ func (q *question) end(cmd *protocol.Command, err error) {
 func (s *session) OneWay(code protocol.Code, _ protocol.Header, body []byte) error {
 	switch code {
 	case protocol.CheckTransactionState:
-		cmd, err := recoverCommand(body)
+		m, err := delivered(message.Record(body), nil)
 		if err != nil {
 			return err
 		}
-		return s.post(cmd)
+		return s.post(&v2.TelemetryCommand{Command: &v2.TelemetryCommand_RecoverOrphanedTransactionCommand{
+			RecoverOrphanedTransactionCommand: &v2.RecoverOrphanedTransactionCommand{
+				Message: m, TransactionId: m.GetSystemProperties().GetMessageId(),
+			},
+		}})
 	case protocol.NotifyConsumerIDsChanged, protocol.ResetConsumerClientOffset:
 		return nil
 	default:
@@ -91,19 +95,6 @@ func (s *session) ask(
 	default:
 		return nil, nil, fmt.Errorf("gRPC clients are not asked %s", code)
 	}
-}
-
-// recoverCommand asks a producer what became of a transaction.
-func recoverCommand(rec []byte) (*v2.TelemetryCommand, error) {
-	m, err := delivered(message.Record(rec), nil)
-	if err != nil {
-		return nil, err
-	}
-	return &v2.TelemetryCommand{Command: &v2.TelemetryCommand_RecoverOrphanedTransactionCommand{
-		RecoverOrphanedTransactionCommand: &v2.RecoverOrphanedTransactionCommand{
-			Message: m, TransactionId: m.GetSystemProperties().GetMessageId(),
-		},
-	}}, nil
 }
 
 func (s *session) post(cmd *v2.TelemetryCommand) error {

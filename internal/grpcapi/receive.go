@@ -209,10 +209,7 @@ const (
 // write writes status, messages and time, all at once unless they are large. What grpc-go has taken and cannot write is
 // soon seen by others, and so is what it does not take.
 func (r *receiving) write(found []popped, err error) error {
-	size, good := 2*otherBytes, ok()
-	for i := range found {
-		size += otherBytes + len(found[i].record)
-	}
+	size, good := otherBytes*(2+len(found))+int(bytesOf(found)), ok()
 	if err != nil || len(found) == 0 {
 		good = emptyStatus(err)
 	}

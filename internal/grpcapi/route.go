@@ -3,6 +3,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -97,22 +98,18 @@ func messageQueues(
 	}
 	types := acceptedTypes(messageType)
 	queues := make([]*v2.MessageQueue, 0, read+write+both+none)
-	for _, part := range []struct {
-		count      int32
-		permission v2.Permission
-	}{
-		{read, v2.Permission_READ},
-		{write, v2.Permission_WRITE},
-		{both, v2.Permission_READ_WRITE},
-		{none, v2.Permission_NONE},
-	} {
-		for range part.count {
+	add := func(count int32, permission v2.Permission) {
+		for range count {
 			queues = append(queues, &v2.MessageQueue{
 				Topic: topic, Id: int32(len(queues)),
-				Permission: part.permission, Broker: broker, AcceptMessageTypes: types,
+				Permission: permission, Broker: broker, AcceptMessageTypes: types,
 			})
 		}
 	}
+	add(read, v2.Permission_READ)
+	add(write, v2.Permission_WRITE)
+	add(both, v2.Permission_READ_WRITE)
+	add(none, v2.Permission_NONE)
 	return queues
 }
 
@@ -242,8 +239,5 @@ func (a *api) checkGroup(group *v2.Resource) error {
 }
 
 func (a *api) checkTopicAndGroup(topic, group *v2.Resource) error {
-	if err := a.checkTopic(topic); err != nil {
-		return err
-	}
-	return a.checkGroup(group)
+	return cmp.Or(a.checkTopic(topic), a.checkGroup(group))
 }

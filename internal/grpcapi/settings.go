@@ -42,14 +42,14 @@ func (g *Group) retryPolicy() *v2.RetryPolicy {
 		policy.Strategy = exponential(g.Initial, g.Max, float32(g.Multiplier))
 		return policy
 	}
-	backoff := &v2.CustomizedBackoff{}
-	for _, rest := range g.Rests {
-		backoff.Next = append(backoff.Next, durationpb.New(rest))
-	}
-	if len(g.Rests) == 0 {
+	backoff, rests := &v2.CustomizedBackoff{}, g.Rests
+	if len(rests) == 0 {
 		for _, millis := range protocol.DelayLevelRests() {
-			backoff.Next = append(backoff.Next, durationpb.New(time.Duration(millis)*time.Millisecond))
+			rests = append(rests, time.Duration(millis)*time.Millisecond)
 		}
+	}
+	for _, rest := range rests {
+		backoff.Next = append(backoff.Next, durationpb.New(rest))
 	}
 	policy.Strategy = &v2.RetryPolicy_CustomizedBackoff{CustomizedBackoff: backoff}
 	return policy

@@ -78,11 +78,8 @@ func (r *Routes) UnitSubOnlyTopics() []string {
 	})
 }
 
-// flags returns the flags of the topic on its first broker.
+// flags returns the flags of the topic on its first broker; every topic has one.
 func flags(queues map[string]QueueData) int32 {
-	if len(queues) == 0 {
-		return 0
-	}
 	return queues[slices.Min(slices.Collect(maps.Keys(queues)))].TopicSysFlag
 }
 
