@@ -189,14 +189,7 @@ func (c *committer) seal(b *batch, kind uint8) (prefix int) {
 func (c *committer) publish(b *batch, prefix int, synced bool) {
 	l := c.l
 	stored := l.ring.add(c.pos, b.buf[maxPrefixBytes-prefix:])
-	b.entry = Entry{
-		Index:    c.index,
-		Position: c.pos,
-		First:    c.pos + message.LogOffset(prefix+headBytes),
-		End:      c.pos + message.LogOffset(len(stored)),
-		Count:    b.count,
-		Records:  stored[prefix+headBytes:],
-	}
+	b.entry = newEntry(c.index, c.pos, b.count, prefix, stored[prefix:])
 	c.pos = b.entry.End
 	c.index++
 	l.segs.extend(c.pos, c.millis)

@@ -123,6 +123,15 @@ type Entry struct {
 	Records  []byte
 }
 
+// newEntry returns the entry at pos, whose head and records stand behind the bytes of a length prefix.
+func newEntry(index uint64, pos message.LogOffset, count, prefix int, entry []byte) Entry {
+	begin := pos + message.LogOffset(prefix)
+	return Entry{
+		Index: index, Position: pos, First: begin + headBytes, End: begin + message.LogOffset(len(entry)),
+		Count: count, Records: entry[headBytes:],
+	}
+}
+
 // Each calls fn for every record of the entry in order, until fn returns an error, which it returns. rec
 // aliases e.Records.
 func (e Entry) Each(fn func(pos message.LogOffset, rec []byte) error) error {

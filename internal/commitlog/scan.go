@@ -50,15 +50,7 @@ func (s scanned) end() int64 { return s.start + int64(s.prefix+s.length) }
 
 // public returns the entry as callers see it; base is the position of the file's first byte.
 func (s scanned) public(base message.LogOffset) Entry {
-	pos := base + message.LogOffset(s.start)
-	return Entry{
-		Index:    s.index,
-		Position: pos,
-		First:    pos + message.LogOffset(s.prefix+headBytes),
-		End:      base + message.LogOffset(s.end()),
-		Count:    int(s.count),
-		Records:  s.entry[headBytes:],
-	}
+	return newEntry(s.index, base+message.LogOffset(s.start), int(s.count), s.prefix, s.entry)
 }
 
 // openScanner opens the file of seg; its First is the position of the first byte, or unknownPosition.

@@ -105,15 +105,9 @@ func (s *Service) newREST(registry *remoting.Registry) (*gateway.Server, error) 
 		trace = s.tracing.Handler
 	}
 	return gateway.New(gateway.Config{
-		Trace:        trace,
-		Rules:        s.grpc,
-		IDs:          message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
-		BrokerName:   s.self.brokerName,
-		MaxBodyBytes: s.node.sender.MaxMessageBytes,
-		Gate:         s.access,
-		Ready:        s.ready,
-		Metrics:      s.metrics,
-		Backup:       backupRequests{s.node}.send,
-		Logger:       s.log.With(slog.String("component", "http")),
+		Trace: trace, Rules: s.grpc, BrokerName: s.self.brokerName, MaxBodyBytes: s.node.sender.MaxMessageBytes,
+		IDs:  message.NewUniqueIDs(s.self.storeHost.Addr(), os.Getpid(), rand.Uint32()),
+		Gate: s.access, Ready: s.ready, Metrics: s.metrics, Backup: backupRequests{s.node}.send,
+		Logger: s.log.With(slog.String("component", "http")),
 	}, registry)
 }

@@ -75,10 +75,7 @@ func (a *applier) applyMessage(pos message.LogOffset, r message.Record) error {
 	if message.IsQueued(sysFlag) {
 		q := a.queue(topic, r.QueueID())
 		q.idx.Load().Add(index.Entry{
-			Offset:   r.QueueOffset(),
-			Pos:      pos,
-			Size:     int32(len(r)),
-			TagsCode: message.TagsCode(props.tags),
+			Offset: r.QueueOffset(), Pos: pos, Size: int32(len(r)), TagsCode: message.TagsCode(props.tags),
 		})
 		if q.waiters.count.Load() > 0 && !q.touched {
 			q.touched = true

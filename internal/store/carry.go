@@ -174,13 +174,11 @@ func (s *Store) carryBatches(cut message.LogOffset) error {
 // carryBatch appends states and waits until they are durable and applied. The log settles everything it
 // accepts, also when it stops.
 func (s *Store) carryBatch(cut message.LogOffset, states []message.State) error {
-	g := &carryGroup{
-		guard:  &s.carry,
-		cut:    message.State{Space: message.SpaceBroker, Key: []byte{ownKey, ownKeyCut}},
-		states: states,
-		done:   make(chan error, 1),
+	g := &carryGroup{guard: &s.carry, states: states, done: make(chan error, 1)}
+	g.cut = message.State{
+		Space: message.SpaceBroker, Key: []byte{ownKey, ownKeyCut},
+		Value: binary.BigEndian.AppendUint64(nil, uint64(cut)),
 	}
-	g.cut.Value = binary.BigEndian.AppendUint64(nil, uint64(cut))
 	if err := s.log.Append(g, g.size(), true); err != nil {
 		return err
 	}

@@ -53,10 +53,8 @@ func (r *Report) fault(format string, args ...any) {
 func Verify(ctx context.Context, cfg Config) (rep Report, err error) {
 	cfg.setDefaults()
 	v := verifier{
-		rep:    &rep,
-		seed:   maphash.MakeSeed(),
-		queues: make(map[queueKey]*checkedQueue),
-		states: make(map[string]*checkedState),
+		rep: &rep, seed: maphash.MakeSeed(),
+		queues: make(map[queueKey]*checkedQueue), states: make(map[string]*checkedState),
 	}
 	if err := v.openIndex(&cfg); err != nil {
 		return rep, err
