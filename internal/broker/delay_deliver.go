@@ -83,7 +83,7 @@ func NewDelays(topics *Topics, stats *Stats, log TimerLog, logger *slog.Logger) 
 	d.ahead = newReadAhead()
 	d.mu.due = newDueKeys()
 	d.mu.free = sync.NewCond(&d.mu.Mutex)
-	d.mu.stats.waiting, d.mu.stats.since = newPendingCount(), time.Now()
+	d.mu.stats.waiting = newPendingCount()
 	return d
 }
 
@@ -330,7 +330,6 @@ func (d *Delays) settle(dv *delivery, err error) {
 			d.mu.stats.told.note(now.Sub(time.UnixMilli(k.due)))
 		}
 		d.mu.stats.told.Delivered += int64(len(dv.write.Messages))
-		d.mu.stats.rate(now)
 	}
 	d.mu.Unlock()
 	d.free(dv.keys, err == nil, now.Add(deliveryRetry).UnixMilli())
@@ -338,6 +337,7 @@ func (d *Delays) settle(dv *delivery, err error) {
 		if m := &dv.write.Messages[i]; err == nil {
 			d.stats.Put(m.Topic, KindDelay, 1, m.EncodedLen(), 0)
 			d.stats.topic(m.Topic).meter.TimersDone.Add(1)
+			d.stats.broker.timers.add(1, 1)
 		}
 	}
 	d.recycle(dv)

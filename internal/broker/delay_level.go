@@ -29,11 +29,8 @@ func (l DelayLevels) orDefault() DelayLevels {
 	return l
 }
 
-// Max returns the highest level.
-func (l DelayLevels) Max() int { return len(l) }
-
 // Clamp returns the level that counts for one a message asks for: 0 for none (it is not positive), at most
-// Max.
+// the last.
 func (l DelayLevels) Clamp(level int) int { return max(0, min(level, len(l))) }
 
 // Delay returns how long a message of the level waits. level is 1 to Max.

@@ -20,7 +20,6 @@ type DelayStats struct {
 	// start.
 	Waiting  int64
 	Counting bool
-	TPS      float64       // deliveries a second lately
 	Late     time.Duration // by how much the last delivery was late, when it was durable
 	// Lateness counts deliveries by how late they were; LateSum is the sum.
 	Lateness [lateBuckets + 1]int64
@@ -42,19 +41,6 @@ func LatenessBounds() [lateBuckets]time.Duration {
 type delayStats struct {
 	told    DelayStats // but for InFlight, Waiting and Counting
 	waiting pendingCount
-	since   time.Time // the rate is counted since, and was told.TPS before
-	before  int64     // delivered by then
-}
-
-// rateSpan is over how long the rate of deliveries is counted.
-const rateSpan = 10 * time.Second
-
-// rate counts deliveries a second.
-func (s *delayStats) rate(now time.Time) {
-	if span := now.Sub(s.since); span >= rateSpan {
-		s.told.TPS = float64(s.told.Delivered-s.before) / span.Seconds()
-		s.since, s.before = now, s.told.Delivered
-	}
 }
 
 // note takes note of by how much a delivery was late.
@@ -71,7 +57,6 @@ func (d *Delays) Stats() DelayStats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st := &d.mu.stats
-	st.rate(time.Now())
 	told := st.told
 	told.InFlight, told.Waiting, told.Counting = len(d.mu.due.taken), st.waiting.total, st.waiting.counting
 	return told

@@ -381,7 +381,7 @@ func (w *world) deliverAll(tb fataler, now time.Time) {
 func TestDelayLevelsTable(t *testing.T) {
 	t.Parallel()
 	levels := DefaultDelayLevels()
-	if levels.Max() != 18 || levels.Delay(1) != time.Second || levels.Delay(18) != 2*time.Hour {
+	if len(levels) != 18 || levels.Delay(1) != time.Second || levels.Delay(18) != 2*time.Hour {
 		t.Fatalf("default table %v", levels)
 	}
 	for asked, want := range map[int]int{-1: 0, 0: 0, 1: 1, 18: 18, 19: 18, 100: 18} {

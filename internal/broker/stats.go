@@ -87,7 +87,7 @@ const (
 
 // brokerStats are totals since the start. Times are calls, nums are messages.
 type brokerStats struct {
-	put, get             item
+	put, get, timers     item
 	putTimes, putFailed  atomic.Int64
 	putSize              atomic.Int64
 	getFound, getMissed  atomic.Int64
@@ -217,6 +217,13 @@ func (s *Stats) View(name, key string) (Snapshots, bool) {
 func (s *Stats) TopicPutTPS(topic string) float64 {
 	v, _ := s.View(StatTopicPutNums, topic)
 	return v.Minute.TPS
+}
+
+// TimersTPS returns how many messages a second whose time had come were delivered in the last minute.
+func (s *Stats) TimersTPS() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broker.timers.samples[0].view(&s.mu.spans[0]).TPS
 }
 
 // GroupGetTPS returns how many messages a second group read from topic in the last minute.

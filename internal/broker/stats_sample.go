@@ -90,6 +90,7 @@ func (s *Stats) Tick(now time.Time) {
 	}
 	sample(&s.broker.put)
 	sample(&s.broker.get)
+	sample(&s.broker.timers)
 	for _, t := range s.topics.All() {
 		sample(&t.nums)
 		sample(&t.size)

@@ -17,6 +17,7 @@ func TestStatsSpans(t *testing.T) {
 	for second := 1; second <= 7200; second++ {
 		s.Put("orders", KindNormal, 2, 300, time.Millisecond)
 		s.Get("g", "orders", 3, 100, 4*time.Millisecond)
+		s.broker.timers.add(4, 4)
 		s.Tick(at(float64(second)))
 	}
 	for _, tc := range []struct {
@@ -47,7 +48,8 @@ func TestStatsSpans(t *testing.T) {
 			}
 		}
 	}
-	if s.TopicPutTPS("orders") != 2 || s.GroupGetTPS("g", "orders") != 3 || s.TopicPutTPS("nothing") != 0 {
+	if s.TopicPutTPS("orders") != 2 || s.GroupGetTPS("g", "orders") != 3 || s.TopicPutTPS("nothing") != 0 ||
+		s.TimersTPS() != 4 {
 		t.Error("rates are wrong")
 	}
 	for _, unknown := range [][2]string{

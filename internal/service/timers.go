@@ -78,12 +78,11 @@ func (s timerRequests) addRuntimeInfo(set func(key string, value any)) error {
 	if due, waits, err := s.delays.NextDue(); err == nil && waits {
 		behind = max(0, (time.Now().UnixMilli()-due)/1000)
 	}
-	st := s.delays.Stats()
 	set("timerReadBehind", behind)
 	set("timerOffsetBehind", 0)
-	set("timerCongestNum", st.Waiting)
+	set("timerCongestNum", s.delays.Stats().Waiting)
 	set("timerEnqueueTps", fmt.Sprintf("%.1f", s.stats.TopicPutTPS(broker.TimerTopic)))
-	set("timerDequeueTps", fmt.Sprintf("%.1f", st.TPS))
+	set("timerDequeueTps", fmt.Sprintf("%.1f", s.stats.TimersTPS()))
 	return s.levels(func(level int, at, end int64) {
 		set(fmt.Sprint("scheduleMessageOffset_", level), fmt.Sprintf("%d,%d", at, end))
 	})
