@@ -209,33 +209,21 @@ func (st *stream) enqueue(cmd *v2.TelemetryCommand) (first bool, err error) {
 	return first, nil
 }
 
-func (st *stream) write() error {
-	for {
-		cmd := st.next()
-		if cmd == nil {
-			return nil
-		}
-		if err := st.rpc.Send(cmd); err != nil {
-			st.mu.Lock()
-			st.mu.ended, st.mu.writing, st.mu.owed = true, false, nil
-			st.mu.Unlock()
-			return err
-		}
-	}
-}
-
-// next takes the next command. When there is none the writing is over.
-func (st *stream) next() *v2.TelemetryCommand {
+// write writes what is owed until there is no more of it.
+func (st *stream) write() (err error) {
 	st.mu.Lock()
-	defer st.mu.Unlock()
-	if len(st.mu.owed) == 0 || st.mu.ended {
-		st.mu.writing, st.mu.owed = false, nil
-		return nil
+	for len(st.mu.owed) > 0 && !st.mu.ended {
+		cmd := st.mu.owed[0]
+		st.mu.owed = st.mu.owed[1:]
+		st.mu.bytes -= proto.Size(cmd)
+		st.mu.Unlock()
+		err = st.rpc.Send(cmd)
+		st.mu.Lock()
+		st.mu.ended = st.mu.ended || err != nil
 	}
-	cmd := st.mu.owed[0]
-	st.mu.owed = st.mu.owed[1:]
-	st.mu.bytes -= proto.Size(cmd)
-	return cmd
+	st.mu.writing, st.mu.owed = false, nil
+	st.mu.Unlock()
+	return err
 }
 
 // end is called when the handler is about to return: from then on nothing may be written.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/roquetmq/roquet/internal/disk"
 )
@@ -25,11 +26,8 @@ const OrderNamespace = "ORDER_TOPIC_CONFIG"
 type KV struct {
 	path string // empty: memory alone
 
-	saving sync.Mutex // one change at a time; held for I/O
-	mu     struct {
-		sync.RWMutex
-		table map[string]map[string]string
-	}
+	saving sync.Mutex                                   // one change at a time; held for I/O
+	table  atomic.Pointer[map[string]map[string]string] // what it points to is not changed
 }
 
 type kvFile struct {
@@ -40,7 +38,7 @@ type kvFile struct {
 // cannot be understood is an error that names it.
 func OpenKV(path string) (*KV, error) {
 	kv := &KV{path: path}
-	kv.mu.table = map[string]map[string]string{}
+	kv.table.Store(&map[string]map[string]string{})
 	if path == "" {
 		return kv, nil
 	}
@@ -55,23 +53,19 @@ func OpenKV(path string) (*KV, error) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("name server settings %s: %w; restore or remove the file", path, err)
 	}
-	maps.Copy(kv.mu.table, file.ConfigTable)
+	maps.Copy(*kv.table.Load(), file.ConfigTable)
 	return kv, nil
 }
 
 // Get returns a setting.
 func (kv *KV) Get(namespace, key string) (string, bool) {
-	kv.mu.RLock()
-	defer kv.mu.RUnlock()
-	v, ok := kv.mu.table[namespace][key]
+	v, ok := (*kv.table.Load())[namespace][key]
 	return v, ok
 }
 
 // List returns a copy of a namespace; false when it never had a setting.
 func (kv *KV) List(namespace string) (map[string]string, bool) {
-	kv.mu.RLock()
-	defer kv.mu.RUnlock()
-	table, ok := kv.mu.table[namespace]
+	table, ok := (*kv.table.Load())[namespace]
 	return maps.Clone(table), ok
 }
 
@@ -91,9 +85,7 @@ func (kv *KV) Delete(namespace, key string) error {
 func (kv *KV) change(namespace string, edit func(map[string]string)) error {
 	kv.saving.Lock()
 	defer kv.saving.Unlock()
-	kv.mu.RLock()
-	next := maps.Clone(kv.mu.table)
-	kv.mu.RUnlock()
+	next := maps.Clone(*kv.table.Load())
 	table := map[string]string{}
 	maps.Copy(table, next[namespace])
 	edit(table)
@@ -101,9 +93,7 @@ func (kv *KV) change(namespace string, edit func(map[string]string)) error {
 	if err := kv.save(next); err != nil {
 		return fmt.Errorf("save name server settings: %w", err)
 	}
-	kv.mu.Lock()
-	kv.mu.table = next
-	kv.mu.Unlock()
+	kv.table.Store(&next)
 	return nil
 }
 

@@ -28,12 +28,12 @@ type TopicRouteData struct {
 }
 
 func (b *TopicRouteData) fields(c *bodyCodec) {
-	list(c, "brokerDatas", &b.BrokerDatas, objectValue[BrokerData])
-	table(c, "filterServerTable", &b.FilterServerTable, textKey{}, listValue(textValue))
+	value(c, "brokerDatas", &b.BrokerDatas, listValue(objectValue[BrokerData]))
+	value(c, "filterServerTable", &b.FilterServerTable, tableValue(textKey{}, listValue(textValue)))
 	c.optText("orderTopicConf", &b.OrderTopicConf)
-	list(c, "queueDatas", &b.QueueDatas, objectValue[QueueData])
+	value(c, "queueDatas", &b.QueueDatas, listValue(objectValue[QueueData]))
 	if c.when(b.TopicQueueMappingByBroker != nil) {
-		table(c, "topicQueueMappingByBroker", &b.TopicQueueMappingByBroker, textKey{}, objectValue[TopicQueueMappingInfo])
+		value(c, "topicQueueMappingByBroker", &b.TopicQueueMappingByBroker, tableValue(textKey{}, objectValue[TopicQueueMappingInfo]))
 	}
 }
 
@@ -48,7 +48,7 @@ type BrokerData struct {
 }
 
 func (b *BrokerData) fields(c *bodyCodec) {
-	table(c, "brokerAddrs", &b.BrokerAddrs, intKey[int64]{}, textValue)
+	value(c, "brokerAddrs", &b.BrokerAddrs, tableValue(intKey[int64]{}, textValue))
 	value(c, "brokerName", &b.BrokerName, textValue)
 	value(c, "cluster", &b.Cluster, textValue)
 	value(c, "enableActingMaster", &b.EnableActingMaster, boolValue)
@@ -79,8 +79,8 @@ type ClusterInfo struct {
 }
 
 func (b *ClusterInfo) fields(c *bodyCodec) {
-	table(c, "brokerAddrTable", &b.BrokerAddrTable, textKey{}, objectValue[BrokerData])
-	table(c, "clusterAddrTable", &b.ClusterAddrTable, textKey{}, listValue(textValue))
+	value(c, "brokerAddrTable", &b.BrokerAddrTable, tableValue(textKey{}, objectValue[BrokerData]))
+	value(c, "clusterAddrTable", &b.ClusterAddrTable, tableValue(textKey{}, listValue(textValue)))
 }
 
 // BrokerMemberGroup is the addresses of one broker group by broker id.
@@ -91,7 +91,7 @@ type BrokerMemberGroup struct {
 }
 
 func (b *BrokerMemberGroup) fields(c *bodyCodec) {
-	table(c, "brokerAddrs", &b.BrokerAddrs, intKey[int64]{}, textValue)
+	value(c, "brokerAddrs", &b.BrokerAddrs, tableValue(intKey[int64]{}, textValue))
 	value(c, "brokerName", &b.BrokerName, textValue)
 	value(c, "cluster", &b.Cluster, textValue)
 }
@@ -121,7 +121,7 @@ func (b *TopicQueueMappingInfo) setDefaults() { *b = TopicQueueMappingInfo{Scope
 
 func (b *TopicQueueMappingInfo) fields(c *bodyCodec) {
 	c.optText("bname", &b.BrokerName)
-	table(c, "currIdMap", &b.CurrIDMap, intKey[int32]{}, int32Value)
+	value(c, "currIdMap", &b.CurrIDMap, tableValue(intKey[int32]{}, int32Value))
 	value(c, "dirty", &b.Dirty, boolValue)
 	value(c, "epoch", &b.Epoch, int64Value)
 	c.optText("scope", &b.Scope)
@@ -137,10 +137,10 @@ type TopicQueueMappingDetail struct {
 
 func (b *TopicQueueMappingDetail) fields(c *bodyCodec) {
 	c.optText("bname", &b.BrokerName)
-	table(c, "currIdMap", &b.CurrIDMap, intKey[int32]{}, int32Value)
+	value(c, "currIdMap", &b.CurrIDMap, tableValue(intKey[int32]{}, int32Value))
 	value(c, "dirty", &b.Dirty, boolValue)
 	value(c, "epoch", &b.Epoch, int64Value)
-	table(c, "hostedQueues", &b.HostedQueues, intKey[int32]{}, listValue(objectValue[LogicQueueMappingItem]))
+	value(c, "hostedQueues", &b.HostedQueues, tableValue(intKey[int32]{}, listValue(objectValue[LogicQueueMappingItem])))
 	c.optText("scope", &b.Scope)
 	c.optText("topic", &b.Topic)
 	value(c, "totalQueues", &b.TotalQueues, int32Value)
@@ -205,7 +205,7 @@ func (b *TopicConfig) setDefaults() {
 }
 
 func (b *TopicConfig) fields(c *bodyCodec) {
-	table(c, "attributes", &b.Attributes, textKey{}, textValue)
+	value(c, "attributes", &b.Attributes, tableValue(textKey{}, textValue))
 	value(c, "order", &b.Order, boolValue)
 	value(c, "perm", &b.Perm, int32Value)
 	value(c, "readQueueNums", &b.ReadQueueNums, int32Value)
@@ -222,7 +222,7 @@ type TopicConfigAndQueueMapping struct {
 }
 
 func (b *TopicConfigAndQueueMapping) fields(c *bodyCodec) {
-	table(c, "attributes", &b.Attributes, textKey{}, textValue)
+	value(c, "attributes", &b.Attributes, tableValue(textKey{}, textValue))
 	optObject(c, "mappingDetail", &b.MappingDetail)
 	value(c, "order", &b.Order, boolValue)
 	value(c, "perm", &b.Perm, int32Value)
@@ -239,7 +239,7 @@ type CreateTopicListRequestBody struct {
 }
 
 func (b *CreateTopicListRequestBody) fields(c *bodyCodec) {
-	list(c, "topicConfigList", &b.TopicConfigList, objectValue[TopicConfig])
+	value(c, "topicConfigList", &b.TopicConfigList, listValue(objectValue[TopicConfig]))
 }
 
 // TopicConfigAndMappingSerializeWrapper answers GET_ALL_TOPIC_CONFIG and is part of a registration: topics by
@@ -255,9 +255,9 @@ type TopicConfigAndMappingSerializeWrapper struct {
 func (b *TopicConfigAndMappingSerializeWrapper) fields(c *bodyCodec) {
 	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
 	value(c, "mappingDataVersion", &b.MappingDataVersion, objectValue[DataVersion])
-	table(c, "topicConfigTable", &b.TopicConfigTable, textKey{}, objectValue[TopicConfig])
-	table(c, "topicQueueMappingDetailMap", &b.TopicQueueMappingDetailMap, textKey{}, objectValue[TopicQueueMappingDetail])
-	table(c, "topicQueueMappingInfoMap", &b.TopicQueueMappingInfoMap, textKey{}, objectValue[TopicQueueMappingInfo])
+	value(c, "topicConfigTable", &b.TopicConfigTable, tableValue(textKey{}, objectValue[TopicConfig]))
+	value(c, "topicQueueMappingDetailMap", &b.TopicQueueMappingDetailMap, tableValue(textKey{}, objectValue[TopicQueueMappingDetail]))
+	value(c, "topicQueueMappingInfoMap", &b.TopicQueueMappingInfoMap, tableValue(textKey{}, objectValue[TopicQueueMappingInfo]))
 }
 
 // ConsumerOffsetSerializeWrapper answers GET_ALL_CONSUMER_OFFSET: offsets by queue id by "topic@group".
@@ -268,7 +268,7 @@ type ConsumerOffsetSerializeWrapper struct {
 
 func (b *ConsumerOffsetSerializeWrapper) fields(c *bodyCodec) {
 	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
-	table(c, "offsetTable", &b.OffsetTable, textKey{}, tableValue(intKey[int32]{}, int64Value))
+	value(c, "offsetTable", &b.OffsetTable, tableValue(textKey{}, tableValue(intKey[int32]{}, int64Value)))
 }
 
 // DelayOffsetSerializeWrapper answers GET_ALL_DELAY_OFFSET: offsets by delay level.
@@ -279,7 +279,7 @@ type DelayOffsetSerializeWrapper struct {
 
 func (b *DelayOffsetSerializeWrapper) fields(c *bodyCodec) {
 	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
-	table(c, "offsetTable", &b.OffsetTable, intKey[int32]{}, int64Value)
+	value(c, "offsetTable", &b.OffsetTable, tableValue(intKey[int32]{}, int64Value))
 }
 
 // SubscriptionGroupConfig is a consumer group on one broker.
@@ -306,7 +306,7 @@ func (b *SubscriptionGroupConfig) setDefaults() {
 }
 
 func (b *SubscriptionGroupConfig) fields(c *bodyCodec) {
-	table(c, "attributes", &b.Attributes, textKey{}, textValue)
+	value(c, "attributes", &b.Attributes, tableValue(textKey{}, textValue))
 	value(c, "brokerId", &b.BrokerID, int64Value)
 	value(c, "consumeBroadcastEnable", &b.ConsumeBroadcastEnable, boolValue)
 	value(c, "consumeEnable", &b.ConsumeEnable, boolValue)
@@ -320,7 +320,7 @@ func (b *SubscriptionGroupConfig) fields(c *bodyCodec) {
 	value(c, "retryMaxTimes", &b.RetryMaxTimes, int32Value)
 	value(c, "retryQueueNums", &b.RetryQueueNums, int32Value)
 	if c.when(b.SubscriptionDataSet != nil) {
-		list(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SimpleSubscriptionData])
+		value(c, "subscriptionDataSet", &b.SubscriptionDataSet, listValue(objectValue[SimpleSubscriptionData]))
 	}
 	value(c, "whichBrokerWhenConsumeSlowly", &b.WhichBrokerWhenConsumeSlowly, int64Value)
 }
@@ -366,7 +366,7 @@ func (b *CustomizedRetryPolicy) setDefaults() {
 }
 
 func (b *CustomizedRetryPolicy) fields(c *bodyCodec) {
-	list(c, "next", &b.NextMillis, int64Value)
+	value(c, "next", &b.NextMillis, listValue(int64Value))
 }
 
 // ExponentialRetryPolicy is a rest that grows by a factor from InitialMillis to MaxMillis.
@@ -396,8 +396,8 @@ type SubscriptionGroupWrapper struct {
 
 func (b *SubscriptionGroupWrapper) fields(c *bodyCodec) {
 	value(c, "dataVersion", &b.DataVersion, objectValue[DataVersion])
-	table(c, "forbiddenTable", &b.ForbiddenTable, textKey{}, tableValue(textKey{}, int32Value))
-	table(c, "subscriptionGroupTable", &b.SubscriptionGroupTable, textKey{}, objectValue[SubscriptionGroupConfig])
+	value(c, "forbiddenTable", &b.ForbiddenTable, tableValue(textKey{}, tableValue(textKey{}, int32Value)))
+	value(c, "subscriptionGroupTable", &b.SubscriptionGroupTable, tableValue(textKey{}, objectValue[SubscriptionGroupConfig]))
 }
 
 // SubscriptionGroupList is UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST's body.
@@ -406,7 +406,7 @@ type SubscriptionGroupList struct {
 }
 
 func (b *SubscriptionGroupList) fields(c *bodyCodec) {
-	list(c, "groupConfigList", &b.GroupConfigList, objectValue[SubscriptionGroupConfig])
+	value(c, "groupConfigList", &b.GroupConfigList, listValue(objectValue[SubscriptionGroupConfig]))
 }
 
 // GroupForbidden answers UPDATE_AND_GET_GROUP_FORBIDDEN: may the group read the topic?
@@ -434,9 +434,9 @@ type HeartbeatData struct {
 
 func (b *HeartbeatData) fields(c *bodyCodec) {
 	c.optText("clientID", &b.ClientID)
-	list(c, "consumerDataSet", &b.ConsumerDataSet, objectValue[ConsumerData])
+	value(c, "consumerDataSet", &b.ConsumerDataSet, listValue(objectValue[ConsumerData]))
 	value(c, "heartbeatFingerprint", &b.HeartbeatFingerprint, int32Value)
-	list(c, "producerDataSet", &b.ProducerDataSet, objectValue[ProducerData])
+	value(c, "producerDataSet", &b.ProducerDataSet, listValue(objectValue[ProducerData]))
 	value(c, "withoutSub", &b.WithoutSub, boolValue)
 }
 
@@ -464,7 +464,7 @@ func (b *ConsumerData) fields(c *bodyCodec) {
 	c.enum("consumeType", (*string)(&b.ConsumeType), namesConsumeType[:])
 	c.optText("groupName", &b.GroupName)
 	c.enum("messageModel", (*string)(&b.MessageModel), namesMessageModel[:])
-	list(c, "subscriptionDataSet", &b.SubscriptionDataSet, objectValue[SubscriptionData])
+	value(c, "subscriptionDataSet", &b.SubscriptionDataSet, listValue(objectValue[SubscriptionData]))
 	value(c, "unitMode", &b.UnitMode, boolValue)
 }
 
@@ -484,11 +484,11 @@ func (b *SubscriptionData) setDefaults() { *b = SubscriptionData{ExpressionType:
 
 func (b *SubscriptionData) fields(c *bodyCodec) {
 	value(c, "classFilterMode", &b.ClassFilterMode, boolValue)
-	list(c, "codeSet", &b.Codes, int32Value)
+	value(c, "codeSet", &b.Codes, listValue(int32Value))
 	c.optText("expressionType", &b.ExpressionType)
 	c.optText("subString", &b.SubString)
 	value(c, "subVersion", &b.SubVersion, int64Value)
-	list(c, "tagsSet", &b.Tags, textValue)
+	value(c, "tagsSet", &b.Tags, listValue(textValue))
 	c.optText("topic", &b.Topic)
 }
 
@@ -514,7 +514,7 @@ type GetConsumerListByGroupResponseBody struct {
 }
 
 func (b *GetConsumerListByGroupResponseBody) fields(c *bodyCodec) {
-	list(c, "consumerIdList", &b.ConsumerIDList, textValue)
+	value(c, "consumerIdList", &b.ConsumerIDList, listValue(textValue))
 }
 
 // LockBatchRequestBody is the body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ (there Apache calls it
@@ -529,7 +529,7 @@ type LockBatchRequestBody struct {
 func (b *LockBatchRequestBody) fields(c *bodyCodec) {
 	c.optText("clientId", &b.ClientID)
 	c.optText("consumerGroup", &b.ConsumerGroup)
-	list(c, "mqSet", &b.MQSet, objectValue[MessageQueue])
+	value(c, "mqSet", &b.MQSet, listValue(objectValue[MessageQueue]))
 	value(c, "onlyThisBroker", &b.OnlyThisBroker, boolValue)
 }
 
@@ -539,7 +539,7 @@ type LockBatchResponseBody struct {
 }
 
 func (b *LockBatchResponseBody) fields(c *bodyCodec) {
-	list(c, "lockOKMQSet", &b.LockOKMQSet, objectValue[MessageQueue])
+	value(c, "lockOKMQSet", &b.LockOKMQSet, listValue(objectValue[MessageQueue]))
 }
 
 // Connection is one connected client.
@@ -569,13 +569,13 @@ type ConsumerConnection struct {
 
 func (b *ConsumerConnection) fields(c *bodyCodec) {
 	if c.when(b.Conflicts != nil) {
-		list(c, "conflicts", &b.Conflicts, textValue)
+		value(c, "conflicts", &b.Conflicts, listValue(textValue))
 	}
-	list(c, "connectionSet", &b.ConnectionSet, objectValue[Connection])
+	value(c, "connectionSet", &b.ConnectionSet, listValue(objectValue[Connection]))
 	c.enum("consumeFromWhere", (*string)(&b.ConsumeFromWhere), namesConsumeFromWhere[:])
 	c.enum("consumeType", (*string)(&b.ConsumeType), namesConsumeType[:])
 	c.enum("messageModel", (*string)(&b.MessageModel), namesMessageModel[:])
-	table(c, "subscriptionTable", &b.SubscriptionTable, textKey{}, objectValue[SubscriptionData])
+	value(c, "subscriptionTable", &b.SubscriptionTable, tableValue(textKey{}, objectValue[SubscriptionData]))
 }
 
 // ProducerConnection answers GET_PRODUCER_CONNECTION_LIST.
@@ -584,7 +584,7 @@ type ProducerConnection struct {
 }
 
 func (b *ProducerConnection) fields(c *bodyCodec) {
-	list(c, "connectionSet", &b.ConnectionSet, objectValue[Connection])
+	value(c, "connectionSet", &b.ConnectionSet, listValue(objectValue[Connection]))
 }
 
 // ProducerTableInfo answers GET_ALL_PRODUCER_INFO: the members of all producer groups by group.
@@ -593,7 +593,7 @@ type ProducerTableInfo struct {
 }
 
 func (b *ProducerTableInfo) fields(c *bodyCodec) {
-	table(c, "data", &b.Data, textKey{}, listValue(objectValue[ProducerInfo]))
+	value(c, "data", &b.Data, tableValue(textKey{}, listValue(objectValue[ProducerInfo])))
 }
 
 // ProducerInfo is one member of a producer group.
@@ -626,12 +626,12 @@ type ConsumerRunningInfo struct {
 
 func (b *ConsumerRunningInfo) fields(c *bodyCodec) {
 	c.optText("jstack", &b.JStack)
-	table(c, "mqPopTable", &b.MQPopTable, queueKey{}, objectValue[PopProcessQueueInfo])
-	table(c, "mqTable", &b.MQTable, queueKey{}, objectValue[ProcessQueueInfo])
-	table(c, "properties", &b.Properties, textKey{}, textValue)
-	table(c, "statusTable", &b.StatusTable, textKey{}, objectValue[ConsumeStatus])
-	list(c, "subscriptionSet", &b.SubscriptionSet, objectValue[SubscriptionData])
-	table(c, "userConsumerInfo", &b.UserConsumerInfo, textKey{}, textValue)
+	value(c, "mqPopTable", &b.MQPopTable, tableValue(queueKey{}, objectValue[PopProcessQueueInfo]))
+	value(c, "mqTable", &b.MQTable, tableValue(queueKey{}, objectValue[ProcessQueueInfo]))
+	value(c, "properties", &b.Properties, tableValue(textKey{}, textValue))
+	value(c, "statusTable", &b.StatusTable, tableValue(textKey{}, objectValue[ConsumeStatus]))
+	value(c, "subscriptionSet", &b.SubscriptionSet, listValue(objectValue[SubscriptionData]))
+	value(c, "userConsumerInfo", &b.UserConsumerInfo, tableValue(textKey{}, textValue))
 }
 
 // ProcessQueueInfo is a client's state of one queue it pulls from.
@@ -731,7 +731,7 @@ type TopicStatsTable struct {
 }
 
 func (b *TopicStatsTable) fields(c *bodyCodec) {
-	table(c, "offsetTable", &b.OffsetTable, queueKey{}, objectValue[TopicOffset])
+	value(c, "offsetTable", &b.OffsetTable, tableValue(queueKey{}, objectValue[TopicOffset]))
 	value(c, "topicPutTps", &b.TopicPutTPS, decimalValue)
 }
 
@@ -756,7 +756,7 @@ type ConsumeStats struct {
 
 func (b *ConsumeStats) fields(c *bodyCodec) {
 	value(c, "consumeTps", &b.ConsumeTPS, decimalValue)
-	table(c, "offsetTable", &b.OffsetTable, queueKey{}, objectValue[OffsetWrapper])
+	value(c, "offsetTable", &b.OffsetTable, tableValue(queueKey{}, objectValue[OffsetWrapper]))
 }
 
 // OffsetWrapper is a queue's end, a group's committed and pulled offset, and when the last consumed message
@@ -786,7 +786,7 @@ type ConsumeStatsList struct {
 
 func (b *ConsumeStatsList) fields(c *bodyCodec) {
 	c.optText("brokerAddr", &b.BrokerAddr)
-	list(c, "consumeStatsList", &b.ConsumeStatsList, tableValue(textKey{}, listValue(objectValue[ConsumeStats])))
+	value(c, "consumeStatsList", &b.ConsumeStatsList, listValue(tableValue(textKey{}, listValue(objectValue[ConsumeStats]))))
 	value(c, "totalDiff", &b.TotalDiff, int64Value)
 	value(c, "totalInflightDiff", &b.TotalInflightDiff, int64Value)
 }
@@ -828,7 +828,7 @@ type HARuntimeInfo struct {
 
 func (b *HARuntimeInfo) fields(c *bodyCodec) {
 	value(c, "haClientRuntimeInfo", &b.HAClientRuntimeInfo, objectValue[HAClientRuntimeInfo])
-	list(c, "haConnectionInfo", &b.HAConnectionInfo, objectValue[HAConnectionRuntimeInfo])
+	value(c, "haConnectionInfo", &b.HAConnectionInfo, listValue(objectValue[HAConnectionRuntimeInfo]))
 	value(c, "inSyncSlaveNums", &b.InSyncSlaveNums, int32Value)
 	value(c, "master", &b.Master, boolValue)
 	value(c, "masterCommitLogMaxOffset", &b.MasterCommitLogMaxOffset, int64Value)
@@ -881,7 +881,7 @@ type TopicList struct {
 
 func (b *TopicList) fields(c *bodyCodec) {
 	c.optText("brokerAddr", &b.BrokerAddr)
-	list(c, "topicList", &b.TopicList, textValue)
+	value(c, "topicList", &b.TopicList, listValue(textValue))
 }
 
 // GroupList is a list of consumer groups.
@@ -890,7 +890,7 @@ type GroupList struct {
 }
 
 func (b *GroupList) fields(c *bodyCodec) {
-	list(c, "groupList", &b.GroupList, textValue)
+	value(c, "groupList", &b.GroupList, listValue(textValue))
 }
 
 // KVTable is a table of texts: runtime information, a namespace of the name server.
@@ -899,7 +899,7 @@ type KVTable struct {
 }
 
 func (b *KVTable) fields(c *bodyCodec) {
-	table(c, "table", &b.Table, textKey{}, textValue)
+	value(c, "table", &b.Table, tableValue(textKey{}, textValue))
 }
 
 // ResetOffsetBody answers INVOKE_BROKER_TO_RESET_OFFSET and is the body of RESET_CONSUMER_CLIENT_OFFSET: new
@@ -909,7 +909,7 @@ type ResetOffsetBody struct {
 }
 
 func (b *ResetOffsetBody) fields(c *bodyCodec) {
-	table(c, "offsetTable", &b.OffsetTable, queueKey{}, int64Value)
+	value(c, "offsetTable", &b.OffsetTable, tableValue(queueKey{}, int64Value))
 }
 
 // ResetOffsetBodyForC is ResetOffsetBody for clients whose language is LanguageCPP.
@@ -918,7 +918,7 @@ type ResetOffsetBodyForC struct {
 }
 
 func (b *ResetOffsetBodyForC) fields(c *bodyCodec) {
-	list(c, "offsetTable", &b.OffsetTable, objectValue[MessageQueueForC])
+	value(c, "offsetTable", &b.OffsetTable, listValue(objectValue[MessageQueueForC]))
 }
 
 // MessageQueueForC is a queue and an offset.
@@ -944,8 +944,8 @@ type GetConsumerStatusBody struct {
 }
 
 func (b *GetConsumerStatusBody) fields(c *bodyCodec) {
-	table(c, "consumerTable", &b.ConsumerTable, textKey{}, tableValue(queueKey{}, int64Value))
-	table(c, "messageQueueTable", &b.MessageQueueTable, queueKey{}, int64Value)
+	value(c, "consumerTable", &b.ConsumerTable, tableValue(textKey{}, tableValue(queueKey{}, int64Value)))
+	value(c, "messageQueueTable", &b.MessageQueueTable, tableValue(queueKey{}, int64Value))
 }
 
 // QueryCorrectionOffsetBody answers QUERY_CORRECTION_OFFSET: offsets by queue id.
@@ -954,7 +954,7 @@ type QueryCorrectionOffsetBody struct {
 }
 
 func (b *QueryCorrectionOffsetBody) fields(c *bodyCodec) {
-	table(c, "correctionOffsets", &b.CorrectionOffsets, intKey[int32]{}, int64Value)
+	value(c, "correctionOffsets", &b.CorrectionOffsets, tableValue(intKey[int32]{}, int64Value))
 }
 
 // QuerySubscriptionResponseBody answers QUERY_SUBSCRIPTION_BY_CONSUMER. SubscriptionData is nil when the
@@ -977,7 +977,7 @@ type QueryConsumeTimeSpanBody struct {
 }
 
 func (b *QueryConsumeTimeSpanBody) fields(c *bodyCodec) {
-	list(c, "consumeTimeSpanSet", &b.ConsumeTimeSpanSet, objectValue[QueueTimeSpan])
+	value(c, "consumeTimeSpanSet", &b.ConsumeTimeSpanSet, listValue(objectValue[QueueTimeSpan]))
 }
 
 // QueryConsumeQueueResponseBody answers QUERY_CONSUME_QUEUE: a stretch of a queue's entries and the bounds of
@@ -995,7 +995,7 @@ func (b *QueryConsumeQueueResponseBody) fields(c *bodyCodec) {
 	value(c, "maxQueueIndex", &b.MaxQueueIndex, int64Value)
 	value(c, "minQueueIndex", &b.MinQueueIndex, int64Value)
 	if c.when(b.QueueData != nil) {
-		list(c, "queueData", &b.QueueData, objectValue[ConsumeQueueData])
+		value(c, "queueData", &b.QueueData, listValue(objectValue[ConsumeQueueData]))
 	}
 	optObject(c, "subscriptionData", &b.SubscriptionData)
 }
@@ -1047,7 +1047,7 @@ type QueryAssignmentResponseBody struct {
 
 func (b *QueryAssignmentResponseBody) fields(c *bodyCodec) {
 	if c.when(b.MessageQueueAssignments != nil) {
-		list(c, "messageQueueAssignments", &b.MessageQueueAssignments, objectValue[MessageQueueAssignment])
+		value(c, "messageQueueAssignments", &b.MessageQueueAssignments, listValue(objectValue[MessageQueueAssignment]))
 	}
 }
 
@@ -1063,7 +1063,7 @@ func (b *MessageQueueAssignment) setDefaults() { *b = MessageQueueAssignment{Mod
 
 func (b *MessageQueueAssignment) fields(c *bodyCodec) {
 	if c.when(b.Attachments != nil) {
-		table(c, "attachments", &b.Attachments, textKey{}, textValue)
+		value(c, "attachments", &b.Attachments, tableValue(textKey{}, textValue))
 	}
 	value(c, "messageQueue", &b.MessageQueue, objectValue[MessageQueue])
 	c.enum("mode", (*string)(&b.Mode), namesMessageRequestMode[:])
@@ -1094,7 +1094,7 @@ type MessageRequestModeSerializeWrapper struct {
 }
 
 func (b *MessageRequestModeSerializeWrapper) fields(c *bodyCodec) {
-	table(c, "messageRequestModeMap", &b.MessageRequestModeMap, textKey{}, tableValue(textKey{}, objectValue[SetMessageRequestModeRequestBody]))
+	value(c, "messageRequestModeMap", &b.MessageRequestModeMap, tableValue(textKey{}, tableValue(textKey{}, objectValue[SetMessageRequestModeRequestBody])))
 }
 
 // BatchAckMessageRequestBody is BATCH_ACK_MESSAGE's body.
@@ -1105,7 +1105,7 @@ type BatchAckMessageRequestBody struct {
 
 func (b *BatchAckMessageRequestBody) fields(c *bodyCodec) {
 	if c.when(b.Acks != nil) {
-		list(c, "acks", &b.Acks, objectValue[BatchAck])
+		value(c, "acks", &b.Acks, listValue(objectValue[BatchAck]))
 	}
 	c.optText("brokerName", &b.BrokerName)
 }
@@ -1153,7 +1153,7 @@ type RegisterBrokerBody struct {
 }
 
 func (b *RegisterBrokerBody) fields(c *bodyCodec) {
-	list(c, "filterServerList", &b.FilterServerList, textValue)
+	value(c, "filterServerList", &b.FilterServerList, listValue(textValue))
 	value(c, "topicConfigSerializeWrapper", &b.TopicConfigSerializeWrapper, objectValue[TopicConfigAndMappingSerializeWrapper])
 }
 
@@ -1181,7 +1181,7 @@ type AclInfo struct {
 
 func (b *AclInfo) fields(c *bodyCodec) {
 	if c.when(b.Policies != nil) {
-		list(c, "policies", &b.Policies, objectValue[PolicyInfo])
+		value(c, "policies", &b.Policies, listValue(objectValue[PolicyInfo]))
 	}
 	c.optText("subject", &b.Subject)
 }
@@ -1194,7 +1194,7 @@ type PolicyInfo struct {
 
 func (b *PolicyInfo) fields(c *bodyCodec) {
 	if c.when(b.Entries != nil) {
-		list(c, "entries", &b.Entries, objectValue[PolicyEntryInfo])
+		value(c, "entries", &b.Entries, listValue(objectValue[PolicyEntryInfo]))
 	}
 	c.optText("policyType", &b.PolicyType)
 }
@@ -1209,12 +1209,12 @@ type PolicyEntryInfo struct {
 
 func (b *PolicyEntryInfo) fields(c *bodyCodec) {
 	if c.when(b.Actions != nil) {
-		list(c, "actions", &b.Actions, textValue)
+		value(c, "actions", &b.Actions, listValue(textValue))
 	}
 	c.optText("decision", &b.Decision)
 	c.optText("resource", &b.Resource)
 	if c.when(b.SourceIPs != nil) {
-		list(c, "sourceIps", &b.SourceIPs, textValue)
+		value(c, "sourceIps", &b.SourceIPs, listValue(textValue))
 	}
 }
 

@@ -11,22 +11,6 @@ import (
 	"strings"
 )
 
-// list writes or reads a list that is never null: nil is written as [].
-func list[T any](c *bodyCodec, name string, v *[]T, element func(*bodyCodec, *T)) {
-	if c.field(name) {
-		listValue(element)(c, v)
-	}
-}
-
-// table writes or reads a map that is never null: nil is written as {}.
-func table[K comparable, V any](
-	c *bodyCodec, name string, v *map[K]V, keys keyKind[K], value func(*bodyCodec, *V),
-) {
-	if c.field(name) {
-		tableValue(keys, value)(c, v)
-	}
-}
-
 // listValue returns what writes or reads a list of such elements. Nulls in a list are left out.
 func listValue[T any](element func(*bodyCodec, *T)) func(*bodyCodec, *[]T) {
 	return func(c *bodyCodec, v *[]T) {

@@ -35,11 +35,7 @@ func (w *ExtWriter) Int(name string, value int64) {
 // Bool writes true or false. name as in String.
 func (w *ExtWriter) Bool(name string, value bool) {
 	w.name(name)
-	if value {
-		w.text("true")
-	} else {
-		w.text("false")
-	}
+	w.text(strconv.FormatBool(value))
 }
 
 func (w *ExtWriter) name(name string) {

@@ -183,13 +183,8 @@ func call(bodies []body, f *bodyField) string {
 		return fmt.Sprintf("c.enum(%s, (*string)(%s), names%s[:])", name, field, kind)
 	case kind[0] == '*':
 		return fmt.Sprintf("optObject(c, %s, %s)", name, field)
-	case strings.HasPrefix(kind, "[]"):
-		return when(f, fmt.Sprintf("list(c, %s, %s, %s)", name, field, element(kind[2:])))
-	case strings.HasPrefix(kind, "map["):
-		key, value, _ := strings.Cut(kind[4:], "]")
-		return when(f, fmt.Sprintf("table(c, %s, %s, %s, %s)", name, field, keyKind(key), element(value)))
 	default:
-		return fmt.Sprintf("value(c, %s, %s, %s)", name, field, element(kind))
+		return when(f, fmt.Sprintf("value(c, %s, %s, %s)", name, field, element(kind)))
 	}
 }
 
