@@ -5,7 +5,6 @@ package telemetry
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -185,10 +184,5 @@ func (m *Metrics) Shutdown(ctx context.Context) error {
 	if m.provider == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, shutdownPatience)
-	defer cancel()
-	if err := m.provider.Shutdown(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("end of metrics: %w", err)
-	}
-	return nil
+	return shutDown(ctx, "metrics", m.provider.Shutdown)
 }

@@ -5,6 +5,7 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -163,16 +164,22 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t.provider == nil {
 		return nil
 	}
+	return shutDown(ctx, "telemetry", func(ctx context.Context) error {
+		err := t.provider.Shutdown(ctx)
+		if ctx.Err() != nil {
+			// The provider has stopped waiting for its exporter, which would go on trying for a minute.
+			_ = t.exporter.Shutdown(ctx)
+		}
+		return err
+	})
+}
+
+// shutDown ends a pipeline. What it cannot export within shutdownPatience, or until ctx is done, is lost.
+func shutDown(ctx context.Context, name string, end func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownPatience)
 	defer cancel()
-	err := t.provider.Shutdown(ctx)
-	if ctx.Err() != nil {
-		// The provider has stopped waiting for its exporter, which would go on trying for a minute.
-		_ = t.exporter.Shutdown(ctx)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("end of telemetry: %w", err)
+	if err := end(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("end of %s: %w", name, err)
 	}
 	return nil
 }
