@@ -7,12 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -178,141 +175,6 @@ func (d *DB) mark(key string, size int) (uint64, error) {
 		return 0, d.corrupt(fmt.Errorf("mark %q is malformed", key))
 	}
 	return n, nil
-}
-
-// openError tells damage, which a rebuild cures, from a disk or a lock that says no.
-func openError(dir string, err error) error {
-	var refused syscall.Errno
-	if !isCorruption(err) && errors.As(err, &refused) {
-		return fmt.Errorf("open index %s: %w", dir, err)
-	}
-	return &CorruptError{Dir: dir, Cause: err}
-}
-
-// loadQueues makes the topics and queues that Pebble has; their entries stay there.
-func (d *DB) loadQueues() error {
-	byID := make(map[uint32]*topic)
-	for st, err := range d.walk([]byte{spaceTopic}, []byte{spaceMin + 1}) {
-		if err != nil {
-			return err
-		}
-		switch st.Key[0] { // in this order
-		case spaceTopic:
-			err = d.loadTopic(byID, st.Key, st.Value)
-		case spaceTail:
-			err = loadTail(byID, st.Key, st.Value)
-		case spaceMin:
-			err = loadMin(byID, st.Key, st.Value)
-		}
-		if err != nil {
-			return d.corrupt(err)
-		}
-	}
-	next, err := d.mark(metaNextTopic, 4)
-	d.topics.nextID = max(uint32(next), 1)
-	return err
-}
-
-func (d *DB) loadTopic(byID map[uint32]*topic, key, value []byte) error {
-	if len(value) != 4 {
-		return fmt.Errorf("topic %q has an id of %d bytes", key[1:], len(value))
-	}
-	t := &topic{db: d, name: string(key[1:]), id: binary.BigEndian.Uint32(value)}
-	t.queues.Store(new([]*Queue))
-	if byID[t.id] != nil {
-		return fmt.Errorf("topics %q and %q have the same id", byID[t.id].name, t.name)
-	}
-	byID[t.id], d.topics.byName[t.name] = t, t
-	return nil
-}
-
-func loadTail(byID map[uint32]*topic, key, value []byte) error {
-	topicID, queueID, ok := splitQueueKey(key)
-	t := byID[topicID]
-	if !ok || t == nil {
-		return fmt.Errorf("queue tail % x belongs to no topic", key)
-	}
-	tail, err := decodeTail(value)
-	if err != nil {
-		return fmt.Errorf("topic %s queue %d: %w", t.name, queueID, err)
-	}
-	q := &Queue{topic: t, id: queueID, persisted: tail.next, min: tail.min, minPos: tail.minPos}
-	q.next.Store(int64(tail.next))
-	grown := append(slices.Clip(t.all()), q) // keys ascend, and so do the ids
-	t.queues.Store(&grown)
-	return nil
-}
-
-// loadMin lets a queue begin where DropBefore left it, if its tail is older.
-func loadMin(byID map[uint32]*topic, key, value []byte) error {
-	topicID, queueID, ok := splitQueueKey(key)
-	if !ok || len(value) != 16 {
-		return fmt.Errorf("queue minimum % x is malformed", key)
-	}
-	t := byID[topicID]
-	if t == nil || t.queue(queueID) == nil {
-		return fmt.Errorf("queue minimum % x belongs to no queue", key)
-	}
-	q := t.queue(queueID)
-	low := min(message.QueueOffset(binary.BigEndian.Uint64(value)), q.Next())
-	q.dropped = chunkNumber(low)
-	if low >= q.min {
-		q.min, q.minPos = low, message.LogOffset(binary.BigEndian.Uint64(value[8:]))
-	}
-	return nil
-}
-
-// DropBefore forgets queue entries and keys that only speak of the log before pos, which the log no longer
-// retains. It costs time for the queues that lose entries; the others are a look at one number each. Nothing
-// behind Applied is forgotten, and the log must not drop it either: replay needs it. Any goroutine. If it
-// fails, or a crash undoes it, the next call does it all.
-func (d *DB) DropBefore(pos message.LogOffset) error {
-	pos = min(pos, d.Applied())
-	d.background.Lock()
-	defer d.background.Unlock()
-	b := d.pebble.NewBatch()
-	var err error
-	for _, t := range d.allTopics() {
-		for _, q := range t.all() {
-			err = errors.Join(err, q.dropBefore(b, pos))
-		}
-	}
-	if err == nil {
-		err = b.Commit(pebble.NoSync)
-	}
-	err = errors.Join(err, b.Close(), d.keys.dropBefore(pos))
-	if err != nil {
-		return fmt.Errorf("drop index entries before position %d: %w", pos, err)
-	}
-	return nil
-}
-
-// dropBefore puts into b what removes the queue's chunks that lie wholly before pos, and notes where the
-// queue begins now. A topic that is being deleted loses everything by the checkpoint that deletes it, which
-// waits for background.
-func (q *Queue) dropBefore(b *pebble.Batch, pos message.LogOffset) error {
-	to := chunkNumber(q.Min(pos))
-	q.mu.Lock()
-	from, low, lowPos := q.dropped, q.min, q.minPos
-	q.dropped = max(q.dropped, to)
-	q.mu.Unlock()
-	if from >= to {
-		return nil
-	}
-	first := appendChunkKey(nil, q.topic.id, q.id, 0)
-	if err := b.DeleteRange(first, appendChunkKey(nil, q.topic.id, q.id, to), nil); err != nil {
-		return err
-	}
-	value := binary.BigEndian.AppendUint64(nil, uint64(low))
-	value = binary.BigEndian.AppendUint64(value, uint64(max(lowPos, 0)))
-	return b.Set(appendQueueKey(nil, spaceMin, q.topic.id, q.id), value, nil)
-}
-
-func removeIfThere(disk vfs.FS, name string) error {
-	if err := disk.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // Config says how much memory the index may use and how often it writes itself down. The zero value works.

@@ -3,7 +3,6 @@
 package remoting
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,8 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/roquetmq/roquet/internal/protocol"
 )
 
 // Config describes a Server.
@@ -189,80 +186,6 @@ func (s *Server) conns(onlyNative bool) []*Conn {
 		}
 	}
 	return conns
-}
-
-// TLSMode says what a listener does with and without TLS; the empty mode is TLSPermissive. Source: TlsMode.java.
-type TLSMode string
-
-// The modes of the original.
-const (
-	TLSPermissive TLSMode = "permissive" // both are served
-	TLSDisabled   TLSMode = "disabled"   // a TLS hello closes the connection
-	TLSEnforcing  TLSMode = "enforcing"  // plain text closes the connection
-)
-
-// A Listener is one port and what is served there. It does not change once the server has been made, but for
-// Addr, which Listen replaces by the address that was bound.
-type Listener struct {
-	Name       string // for logs and for pointers to the right port, such as "broker"
-	Addr       string // host:port; port 0 takes a free one
-	Advertised string // host:port that clients of this listener are told; empty: left to whoever tells them
-	Fast       bool   // the original's VIP port: calls use FastLane, codes without one are refused
-	TLS        TLSMode
-	NoProxy    bool // a PROXY protocol header closes the connection; else anybody may send one, as with the original
-}
-
-func (l *Listener) validate() error {
-	var faults []error
-	if _, _, err := net.SplitHostPort(l.Addr); err != nil {
-		faults = append(faults, fmt.Errorf("listener %s: address: %w", l.Name, err))
-	}
-	if l.Advertised != "" {
-		if _, _, err := net.SplitHostPort(l.Advertised); err != nil {
-			faults = append(faults, fmt.Errorf("listener %s: advertised address: %w", l.Name, err))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// Limits bounds what clients may cost. Zero fields take the defaults in parentheses.
-type Limits struct {
-	MaxFrameBytes    int           // a whole frame (16 MiB, also the most)
-	MaxConns         int           // connections of all listeners (200,000)
-	MaxConnsPerIP    int           // connections from one address (MaxConns)
-	MaxCallsPerConn  int           // calls in flight on a connection, then its reader waits (65,536)
-	SoftOutBytes     int           // untaken answers before a client is read no further (1 MiB)
-	MaxOutBytes      int           // untaken answers before a client is closed (32 MiB)
-	OutMemoryBytes   int64         // the same of all before each gets but 64 KiB (256 MiB)
-	ReadMemoryBytes  int64         // unfinished frames above 64 KiB of all connections; one more may grow (256 MiB)
-	IdleTimeout      time.Duration // nothing read or written and no call in flight (120 s)
-	FrameTimeout     time.Duration // a frame, first bytes or TLS handshake begun, and silence (30 s)
-	WriteTimeout     time.Duration // a quarter of a MiB of answers not taken (30 s)
-	CallTimeout      time.Duration // deadline of native calls, which carry none (2.5 s; clients wait 3)
-	DrainTimeout     time.Duration // at the end, for calls in flight and untaken answers (5 s)
-	FaultDelay       time.Duration // new connections of who misbehaved wait this for each fault (100 ms); see tarpit
-	KeepAliveTimeout time.Duration // a peer that vanished without a word is noticed after this (45 s)
-}
-
-// squeezedOutBytes is what replaces SoftOutBytes while OutMemoryBytes is exceeded.
-const squeezedOutBytes = 64 << 10
-
-func (l *Limits) setDefaults() {
-	l.MaxFrameBytes = cmp.Or(l.MaxFrameBytes, protocol.MaxFrameBytes)
-	l.MaxConns = cmp.Or(l.MaxConns, 200_000)
-	l.MaxConnsPerIP = cmp.Or(l.MaxConnsPerIP, l.MaxConns)
-	l.MaxCallsPerConn = cmp.Or(l.MaxCallsPerConn, 1<<16)
-	l.SoftOutBytes = cmp.Or(l.SoftOutBytes, 1<<20)
-	l.MaxOutBytes = cmp.Or(l.MaxOutBytes, 32<<20)
-	l.OutMemoryBytes = cmp.Or(l.OutMemoryBytes, 256<<20)
-	l.ReadMemoryBytes = cmp.Or(l.ReadMemoryBytes, 256<<20)
-	l.IdleTimeout = cmp.Or(l.IdleTimeout, 120*time.Second)
-	l.FrameTimeout = cmp.Or(l.FrameTimeout, 30*time.Second)
-	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
-	l.CallTimeout = cmp.Or(l.CallTimeout, 2500*time.Millisecond)
-	l.DrainTimeout = cmp.Or(l.DrainTimeout, 5*time.Second)
-	l.FaultDelay = cmp.Or(l.FaultDelay, 100*time.Millisecond)
-	l.KeepAliveTimeout = cmp.Or(l.KeepAliveTimeout, 45*time.Second)
 }
 
 // keepAliveProbes is how many probes go unanswered before a peer counts as gone.

@@ -5,7 +5,6 @@ package service
 import (
 	"context"
 
-	"github.com/roquetmq/roquet/internal/config"
 	p "github.com/roquetmq/roquet/internal/protocol"
 	r "github.com/roquetmq/roquet/internal/remoting"
 )
@@ -207,40 +206,5 @@ func (n *names) namesRoutes(l, fast *lanes) []r.Route {
 		at(p.GetKVListByNamespace, l.names, fast.names, r.Handle(changes.listKV)),
 		at(p.UpdateNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.update)),
 		at(p.GetNamesrvConfig, l.admin, fast.admin, r.HandleBody(n.settings.showNames)),
-	}
-}
-
-// lanes are the bounds on work in flight. Inline lanes run on the connection's reader: their processors do
-// not block. Pooled lanes have a few goroutines: their processors may read from the disk. The names are the
-// original's thread pools.
-type lanes struct {
-	send, pull, ack, client, names *r.Lane // inline
-	admin, query                   *r.Lane // pooled
-}
-
-// Capacities that the original has for its queues. Source: BrokerConfig.java.
-const (
-	ackCapacity    = 100_000
-	clientCapacity = 1_000_000
-	namesCapacity  = 100_000
-	adminCapacity  = 10_000
-	queryCapacity  = 20_000
-	pooledWorkers  = 8
-)
-
-func newLanes(cfg *config.Client, prefix string) *lanes {
-	lane := func(name string, calls, workers int) *r.Lane {
-		return r.NewLane(r.LaneConfig{
-			Name: prefix + name, MaxCalls: calls, Workers: workers, MaxWait: cfg.SendTimeout,
-		})
-	}
-	return &lanes{
-		send: r.NewLane(r.LaneConfig{
-			Name: prefix + "send", MaxCalls: cfg.SendQueueCount, MaxBytes: cfg.SendQueueBytes,
-			MaxWait: cfg.SendTimeout,
-		}),
-		pull: lane("pull", cfg.PullQueueCount, 0), ack: lane("ack", ackCapacity, 0),
-		client: lane("client", clientCapacity, 0), names: lane("names", namesCapacity, 0),
-		admin: lane("admin", adminCapacity, pooledWorkers), query: lane("query", queryCapacity, pooledWorkers),
 	}
 }
