@@ -4,6 +4,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,8 +49,9 @@ type table[V any] struct {
 
 	mu struct {
 		sync.Mutex
-		heads   map[string]*head[V]
-		version DataVersion // the newest proposed one
+		heads    map[string]*head[V]
+		version  DataVersion // the newest proposed one
+		editions int         // so many calls of edit
 	}
 }
 
@@ -62,9 +64,10 @@ type head[V any] struct {
 
 // edition is one call of edit: it ends when all that it waits for has ended.
 type edition struct {
-	left int
-	err  error
-	done func(error)
+	order int // those that end together end in the order of the calls
+	left  int
+	err   error
+	done  func(error)
 }
 
 // edit is one change of one name. next makes the new value out of the current one (nil: there is none). It
@@ -190,6 +193,8 @@ func (t *table[V]) edit(edits []edit[V], done func(error)) {
 	e := &edition{done: done}
 	p := plan[V]{proposed: make(map[string]*V, len(edits)), states: make([]message.State, 1, len(edits)+1)}
 	t.mu.Lock()
+	t.mu.editions++
+	e.order = t.mu.editions
 	err := t.planLocked(&p, edits)
 	if err == nil && len(p.proposed) > 0 {
 		err = t.appendLocked(e, &p)
@@ -338,6 +343,7 @@ func (t *table[V]) settle(e *edition, names []string, err error) {
 	}
 	end(e)
 	t.mu.Unlock()
+	slices.SortFunc(finished, func(a, b *edition) int { return cmp.Compare(a.order, b.order) })
 	for _, e := range finished {
 		e.done(e.err)
 	}

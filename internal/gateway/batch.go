@@ -58,7 +58,8 @@ func (b *batch) add(in *v1.NewMessage) {
 	b.results = append(b.results, result)
 	size := entryOverhead + len(o.m.GetBody()) + len(h.Properties)
 	most := min(maxChunkBytes, b.door.cfg.MaxBodyBytes())
-	if o.system.MessageGroup != nil || o.system.GetDeliveryTimestamp() != nil || size > most {
+	if o.system.MessageGroup != nil || o.system.Priority != nil || o.system.GetDeliveryTimestamp() != nil ||
+		size > most {
 		p := b.door.begin(b.ctx, protocol.SendMessageV2, h, o.m.GetBody())
 		b.calls = append(b.calls, batchCall{p, []*v1.PublishResult{result}})
 		return

@@ -377,6 +377,13 @@ func TestMessageGroupsKeepTheirQueue(t *testing.T) {
 	) != "order-4" {
 		t.Errorf("redriven: %s", a.body)
 	}
+	lines := strings.Repeat(`{"text":"x","group":"order-4"}`+"\n", 20)
+	a := r.post("/v1/topics/new/messages:batch", lines, "Content-Type: application/x-ndjson").want(http.StatusOK)
+	for i, line := range strings.Split(strings.TrimSpace(string(a.body)), "\n") {
+		if !strings.Contains(line, fmt.Sprintf(`"queueId":2,"offset":"%d"`, i)) {
+			t.Errorf("line %d is stored as %s", i, line)
+		}
+	}
 }
 
 // A priority is a message's like all else, and decides who is first.
@@ -387,6 +394,10 @@ func TestPriority(t *testing.T) {
 	const publish = "/v1/topics/t/messages"
 	r.post(publish, "low", "Roquet-Priority: 0").want(http.StatusCreated)
 	r.post(publish, `{"text":"high","priority":3}`, asJSON).want(http.StatusCreated)
+	batch := r.post(publish+":batch", `{"messages":[{"text":"a","priority":1},{"text":"b","priority":2}]}`)
+	if batch.value("results.0.queueId") != 1.0 || batch.value("results.1.queueId") != 2.0 {
+		t.Errorf("batch %s", batch.body)
+	}
 	r.post(publish, "none").refused(http.StatusBadRequest, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE")
 	r.post(publish, "x", "Roquet-Priority: high").refused(http.StatusBadRequest, "BAD_REQUEST")
 	for priority, text := range map[int]string{3: "high", 0: "low"} {

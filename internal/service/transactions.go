@@ -99,8 +99,8 @@ func (s replyRequests) reply(c *call, h *protocol.SendMessageRequestHeader) {
 // pushing is what of a reply's header the one who asked is told besides.
 type pushing struct{ producerGroup, defaultTopic string }
 
-// pushTimeout is how long the client that asked may take. Source: BrokerConfig.java.
-const pushTimeout = 3 * time.Second
+// pushTimeout is how long the client that asked may take. Source: Broker2Client.java callClient.
+const pushTimeout = 10 * time.Second
 
 // pushReply gives a reply to the client that asked.
 func pushReply(storeHost netip.AddrPort) func(broker.Channel, *broker.SendRequest, string, func(error)) {
