@@ -69,10 +69,11 @@ type Delays struct {
 		due     dueKeys
 		free    *sync.Cond // a taken key was settled
 		later   []func(stopped error)
-		stopped error // why nothing is delivered any more
-		passed  int64 // ms: what was due before has been looked for
-		bytes   int   // of the deliveries that are on their way
-		stats   delayStats
+		stopped error      // why nothing is delivered any more
+		passed  int64      // ms: what was due before has been looked for
+		bytes   int        // of the deliveries that are on their way
+		told    DelayStats // but for InFlight, Waiting and Counting
+		waiting pendingCount
 	}
 }
 
@@ -83,7 +84,7 @@ func NewDelays(topics *Topics, stats *Stats, log TimerLog, logger *slog.Logger) 
 	d.ahead = newReadAhead()
 	d.mu.due = newDueKeys()
 	d.mu.free = sync.NewCond(&d.mu.Mutex)
-	d.mu.stats.waiting = newPendingCount()
+	d.mu.waiting = newPendingCount()
 	return d
 }
 
@@ -94,7 +95,7 @@ func (d *Delays) OnTimer(st message.State) {
 		return
 	}
 	d.mu.Lock()
-	d.mu.stats.waiting.note(st.Key, st.Value, !st.Delete)
+	d.mu.waiting.note(st.Key, st.Value, !st.Delete)
 	earlier := !st.Delete && d.mu.due.add(k, st.Key)
 	d.mu.Unlock()
 	if st.Delete {
@@ -227,7 +228,10 @@ func (d *Delays) recycle(dv *delivery) {
 func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 	messages, errs := d.load(batch)
 	for len(batch) > 0 {
-		if !d.room() {
+		d.mu.Lock()
+		full := d.mu.bytes >= maxUndeliveredBytes
+		d.mu.Unlock()
+		if full {
 			d.free(batch, false, 0)
 			return
 		}
@@ -236,16 +240,14 @@ func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 		for ; n < len(batch) && n < maxDeliveryCount && dv.bytes < maxDeliveryBytes; n++ {
 			d.put(dv, batch[n], messages[n], errs[n])
 		}
-		d.send(dv)
+		d.mu.Lock()
+		d.mu.bytes += dv.bytes
+		d.mu.Unlock()
+		if err := d.log.Append(&dv.write); err != nil {
+			d.settle(dv, err)
+		}
 		batch, messages, errs = batch[n:], messages[n:], errs[n:]
 	}
-}
-
-// room reports whether another delivery may be on its way.
-func (d *Delays) room() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.mu.bytes < maxUndeliveredBytes
 }
 
 // put adds the end of timer k to the Write, and its message unless that cannot be delivered.
@@ -307,15 +309,6 @@ func compareStored(a, b timerKey) int {
 	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.offset, b.offset))
 }
 
-func (d *Delays) send(dv *delivery) {
-	d.mu.Lock()
-	d.mu.bytes += dv.bytes
-	d.mu.Unlock()
-	if err := d.log.Append(&dv.write); err != nil {
-		d.settle(dv, err)
-	}
-}
-
 // settle ends a delivery, or gives its timers back.
 func (d *Delays) settle(dv *delivery, err error) {
 	if err != nil {
@@ -327,9 +320,9 @@ func (d *Delays) settle(dv *delivery, err error) {
 	d.mu.bytes -= dv.bytes
 	if err == nil {
 		for _, k := range dv.keys {
-			d.mu.stats.told.note(now.Sub(time.UnixMilli(k.due)))
+			d.mu.told.note(now.Sub(time.UnixMilli(k.due)))
 		}
-		d.mu.stats.told.Delivered += int64(len(dv.write.Messages))
+		d.mu.told.Delivered += int64(len(dv.write.Messages))
 	}
 	d.mu.Unlock()
 	d.free(dv.keys, err == nil, now.Add(deliveryRetry).UnixMilli())

@@ -37,12 +37,6 @@ func LatenessBounds() [lateBuckets]time.Duration {
 	}
 }
 
-// delayStats are the counters of Delays, guarded by its lock.
-type delayStats struct {
-	told    DelayStats // but for InFlight, Waiting and Counting
-	waiting pendingCount
-}
-
 // note takes note of by how much a delivery was late.
 func (s *DelayStats) note(late time.Duration) {
 	bounds := LatenessBounds()
@@ -56,9 +50,8 @@ func (s *DelayStats) note(late time.Duration) {
 func (d *Delays) Stats() DelayStats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	st := &d.mu.stats
-	told := st.told
-	told.InFlight, told.Waiting, told.Counting = len(d.mu.due.taken), st.waiting.total, st.waiting.counting
+	told := d.mu.told
+	told.InFlight, told.Waiting, told.Counting = len(d.mu.due.taken), d.mu.waiting.total, d.mu.waiting.counting
 	return told
 }
 
@@ -67,7 +60,7 @@ func (d *Delays) Stats() DelayStats {
 func (d *Delays) Waiting() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return maps.Clone(d.mu.stats.waiting.byTopic)
+	return maps.Clone(d.mu.waiting.byTopic)
 }
 
 // Pending returns, by delay level, the queue offset in the schedule topic of the message that is due first.
@@ -75,7 +68,7 @@ func (d *Delays) Waiting() map[string]int64 {
 // question.
 func (d *Delays) Pending() (map[int]message.QueueOffset, error) {
 	d.mu.Lock()
-	levels, counting := len(d.mu.stats.waiting.byLevel), d.mu.stats.waiting.counting
+	levels, counting := len(d.mu.waiting.byLevel), d.mu.waiting.counting
 	d.mu.Unlock()
 	first := map[int]message.QueueOffset{}
 	if levels == 0 && !counting {
@@ -135,7 +128,7 @@ func (d *Delays) count(ctx context.Context) error {
 		}
 		if _, ok := decodeTimerKey(st.Key); ok {
 			d.mu.Lock()
-			d.mu.stats.waiting.scanned(st.Key, st.Value)
+			d.mu.waiting.scanned(st.Key, st.Value)
 			d.mu.Unlock()
 		}
 		if ctx.Err() != nil {
@@ -143,7 +136,7 @@ func (d *Delays) count(ctx context.Context) error {
 		}
 	}
 	d.mu.Lock()
-	d.mu.stats.waiting.finish()
+	d.mu.waiting.finish()
 	d.mu.Unlock()
 	return nil
 }

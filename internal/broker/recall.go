@@ -32,9 +32,8 @@ type RecallHandle struct {
 
 // String returns the handle as clients keep it: base64url of its parts, with a space between them.
 func (h RecallHandle) String() string {
-	text := strings.Join(
-		[]string{recallVersion, h.Topic, h.BrokerName, strconv.FormatInt(h.DueMillis, 10), h.UniqueKey}, " ",
-	)
+	due := strconv.FormatInt(h.DueMillis, 10)
+	text := recallVersion + " " + h.Topic + " " + h.BrokerName + " " + due + " " + h.UniqueKey
 	return base64.URLEncoding.EncodeToString([]byte(text))
 }
 
@@ -42,11 +41,8 @@ func (h RecallHandle) String() string {
 func ParseRecallHandle(text string) (RecallHandle, error) {
 	bad := refuse(IllegalOperation, "recall handle is invalid")
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
-	if err != nil {
-		return RecallHandle{}, bad
-	}
 	parts := strings.Split(string(raw), " ")
-	if len(parts) < 5 || parts[0] != recallVersion {
+	if err != nil || len(parts) < 5 || parts[0] != recallVersion {
 		return RecallHandle{}, bad
 	}
 	due, err := strconv.ParseInt(parts[3], 10, 64)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/roquetmq/roquet/internal/broker/transaction"
 	"github.com/roquetmq/roquet/internal/message"
 )
 
@@ -43,7 +44,7 @@ func (n *noted) kind() MessageKind {
 
 // scan reads an encoded properties text. Errors: *message.SizeError, *message.PropertyError, IllegalMessage.
 func (n *noted) scan(props string) error {
-	*n = noted{immunity: noImmunity, priority: -1}
+	*n = noted{immunity: transaction.NoImmunity, priority: -1}
 	delay := ""
 	err := message.ScanProperties(props, func(name, value string) {
 		switch name {

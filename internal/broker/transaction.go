@@ -18,15 +18,12 @@ import (
 	"github.com/roquetmq/roquet/internal/store"
 )
 
-// noImmunity says that a message names no age before which its producer is not asked about it.
-const noImmunity = transaction.NoImmunity
-
 // immunitySeconds reads CHECK_IMMUNITY_TIME_IN_SECONDS. What is no age counts as none.
 // Source: TransactionalMessageServiceImpl.java getImmunityTime.
 func immunitySeconds(value string) int32 {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		return noImmunity
+		return transaction.NoImmunity
 	}
 	return int32(min(n, math.MaxInt32))
 }

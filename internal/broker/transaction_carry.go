@@ -163,7 +163,7 @@ func (t *Transactions) resume(pos message.LogOffset, may func(topic string) erro
 	if err != nil {
 		return errors.Join(errors.New("look for an earlier resumption"), err)
 	}
-	immunity := noImmunity
+	immunity := transaction.NoImmunity
 	if value, ok := message.Property(m.Properties, message.PropertyCheckImmunityTimeInSeconds); ok {
 		immunity = immunitySeconds(value)
 	}

@@ -47,20 +47,15 @@ func (t *Transactions) tick() {
 				err = t.ask(a.Half, unasked)
 			}
 			if err != nil {
-				t.unreadable(a.Half, err)
+				t.logger.Error("half message cannot be read, it is not checked any more", "topic", a.Half.Topic,
+					"queue_offset", a.Half.Offset, "checks", a.Half.Checks, "error", err)
+				t.finished(a.Half.Offset, transaction.Unreadable)
 			}
 		}
 	}
 	for group, n := range unasked {
 		t.logger.Warn("no producer to ask about half messages", "group", group, "count", n)
 	}
-}
-
-// unreadable reports a half message that nothing can be done about, and leaves it alone.
-func (t *Transactions) unreadable(half transaction.Half, err error) {
-	t.logger.Error("half message cannot be read, it is not checked any more", "topic", half.Topic,
-		"queue_offset", half.Offset, "checks", half.Checks, "error", err)
-	t.finished(half.Offset, transaction.Unreadable)
 }
 
 // read returns a half message and where it is going.
