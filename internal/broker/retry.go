@@ -30,6 +30,7 @@ const deadLetterDelay = "-1"
 // back or because it consumes in order. A message over its maximum, and any of a group that holds queue
 // locks, goes to the dead letter topic. Source: handleRetryAndDLQ.
 func (s *Sender) acceptRetry(req *SendRequest) error {
+	req.seen.transaction = false // TRAN_MSG is what is left of a transaction that was committed
 	s.groups.Ensure(retryGroup(req.Topic), func(cfg *GroupConfig, err error) {
 		if err == nil {
 			err = s.putRetry(req, cfg)
@@ -51,7 +52,7 @@ func (s *Sender) putRetry(req *SendRequest, group *GroupConfig) error {
 	}
 	s.topics.EnsureDLQ(group.Name, func(cfg *TopicConfig, err error) {
 		if err == nil {
-			req.seen.delayLevel, req.seen.timer, req.seen.transaction = 0, timerRequest{}, false
+			req.seen.delayLevel, req.seen.timer = 0, timerRequest{}
 			req.Properties = message.SetProperty(req.Properties, message.PropertyDelayLevel, deadLetterDelay)
 			err = s.put(req, cfg.Name, 0)
 		}

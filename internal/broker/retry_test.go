@@ -286,6 +286,7 @@ func TestSendToTheRetryTopic(t *testing.T) {
 			name: "a committed transaction", reconsumed: 2, max: 1, dead: true,
 			props: props("TRAN_MSG", "true", "DELAY", "4"),
 		},
+		{name: "a committed transaction at once", max: 16, props: props("TRAN_MSG", "true")},
 		{
 			name: "C035 malformed counters", reconsumed: 0, max: GroupMaxReconsumeTimes,
 			props: "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02",
