@@ -298,12 +298,7 @@ func (t *Table) changeUser(by, name string, next func(old *User) (*User, error))
 }
 
 func anyGoverns(accounts map[string]*account) bool {
-	for _, a := range accounts {
-		if a.governs() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(accounts)), func(a *account) bool { return a.governs() })
 }
 
 // PutACL adds rules to a subject's; each takes the place of one for the same resource. Errors: *ChangeError, and the

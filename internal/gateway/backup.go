@@ -26,7 +26,7 @@ func (d *door) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &patientWriter{w: w, out: http.NewResponseController(w)}
-	_ = out.out.SetReadDeadline(time.Time{}) // as in stream.begin
+	_ = out.out.SetReadDeadline(time.Time{}) // as in door.stream
 	err = d.cfg.Backup(r.Context(), out, have)
 	switch {
 	case err != nil && !out.begun:
@@ -50,6 +50,6 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 		p.w.Header().Set("Content-Type", "application/x-tar")
 		p.w.Header().Set("Cache-Control", "no-store")
 	}
-	_ = p.out.SetWriteDeadline(time.Now().Add(streamPatience)) // as in stream.begin
+	_ = p.out.SetWriteDeadline(time.Now().Add(streamPatience)) // as in door.stream
 	return p.w.Write(b)
 }

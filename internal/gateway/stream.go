@@ -64,7 +64,16 @@ func (d *door) stream(w http.ResponseWriter, r *http.Request) {
 		auto: in.GetAck() == v1.AckMode_AUTO,
 	}
 	want.Wait = durationpb.New(streamWait)
-	s.begin()
+	name := typeNDJSON
+	if s.events {
+		name = typeEvents
+	}
+	w.Header().Set("Content-Type", name)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	// A connection without deadlines, which only tests have, needs none lifted.
+	_ = s.out.SetReadDeadline(time.Time{})
+	w.WriteHeader(http.StatusOK) // so that the client knows at once that it is served
 	for s.write(r.Context(), found, err) {
 		select {
 		case <-d.stopping:
@@ -75,23 +84,9 @@ func (d *door) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin writes the head, so that the client knows at once that it is served.
-func (s *streaming) begin() {
-	name := typeNDJSON
-	if s.events {
-		name = typeEvents
-	}
-	s.w.Header().Set("Content-Type", name)
-	s.w.Header().Set("Cache-Control", "no-store")
-	s.w.Header().Set("X-Accel-Buffering", "no")
-	// A connection without deadlines, which only tests have, needs none lifted.
-	_ = s.out.SetReadDeadline(time.Time{})
-	s.w.WriteHeader(http.StatusOK)
-}
-
 // write writes what was received. False ends the stream; messages that were not written are given back.
 func (s *streaming) write(ctx context.Context, found []*v1.Message, err error) bool {
-	_ = s.out.SetWriteDeadline(time.Now().Add(streamPatience)) // as in begin
+	_ = s.out.SetWriteDeadline(time.Now().Add(streamPatience)) // as in stream
 	var b []byte
 	for _, m := range found {
 		b = s.append(b, "result", m)

@@ -49,10 +49,9 @@ func (a *api) AckMessage(ctx context.Context, req *v2.AckMessageRequest) (*v2.Ac
 // common is the status of all entries, or MULTIPLE_RESULTS.
 func common(entries []*v2.AckMessageResultEntry) *v2.Status {
 	first := entries[0].GetStatus()
-	for _, entry := range entries[1:] {
-		if entry.GetStatus().GetCode() != first.GetCode() {
-			return status(v2.Code_MULTIPLE_RESULTS, "")
-		}
+	differs := func(e *v2.AckMessageResultEntry) bool { return e.GetStatus().GetCode() != first.GetCode() }
+	if slices.ContainsFunc(entries, differs) {
+		return status(v2.Code_MULTIPLE_RESULTS, "")
 	}
 	return status(first.GetCode(), first.GetMessage())
 }

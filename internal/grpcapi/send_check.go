@@ -50,8 +50,12 @@ func isBlank(text string) bool { return strings.TrimSpace(text) == "" }
 // check refuses what may not be sent, in the order in which the original looks. Source:
 // SendMessageActivity.java buildMessage, buildMessageProperty.
 func (m *outgoing) check(a *api, now time.Time) error {
-	if err := m.checkBody(a.cfg.MaxBodyBytes()); err != nil {
-		return err
+	switch n, limit := len(m.GetBody()), a.cfg.MaxBodyBytes(); {
+	case n == 0:
+		return refuse(v2.Code_MESSAGE_BODY_EMPTY, "message body cannot be empty")
+	case n > limit:
+		return refuse(v2.Code_MESSAGE_BODY_TOO_LARGE,
+			"message body cannot exceed the max %d, it has %d bytes", limit, n)
 	}
 	if err := m.checkProperties(); err != nil {
 		return err
@@ -81,17 +85,6 @@ func (m *outgoing) check(a *api, now time.Time) error {
 		return err
 	}
 	return m.settleType()
-}
-
-func (m *outgoing) checkBody(limit int) error {
-	switch n := len(m.GetBody()); {
-	case n == 0:
-		return refuse(v2.Code_MESSAGE_BODY_EMPTY, "message body cannot be empty")
-	case n > limit:
-		return refuse(v2.Code_MESSAGE_BODY_TOO_LARGE,
-			"message body cannot exceed the max %d, it has %d bytes", limit, n)
-	}
-	return nil
 }
 
 func (m *outgoing) checkProperties() error {

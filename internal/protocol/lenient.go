@@ -77,11 +77,7 @@ func (r *lenient) skipSpace() byte {
 // open enters an object or array; bracket is '{' or '['.
 func (r *lenient) open(bracket byte) bool {
 	if r.peek() != bracket {
-		if bracket == '{' {
-			r.expected("an object")
-		} else {
-			r.expected("an array")
-		}
+		r.expected(map[byte]string{'{': "an object", '[': "an array"}[bracket])
 		return false
 	}
 	if r.depth >= maxBodyDepth {
