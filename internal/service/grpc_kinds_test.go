@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
+	"github.com/roquetmq/roquet/internal/config"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
@@ -77,6 +78,21 @@ func TestGRPCChangeThenAck(t *testing.T) {
 	if len(answer.GetEntries()) != 9 {
 		t.Errorf("%d results", len(answer.GetEntries()))
 	}
+}
+
+// A reset reaches gRPC clients, which keep no offsets, also where resets are pushed to those that do.
+func TestGRPCResets(t *testing.T) {
+	t.Parallel()
+	w := startWire(t, func(cfg *config.Config) { cfg.Message.ServerSideReset = false })
+	w.typedTopic("t", "NORMAL", 1)
+	c := w.grpc("c1")
+	c.send(v2.Code_OK, outgoing("t", "x", nil))
+	c.consume("g", "t")
+	wantStatus(t, c.ack("g", "t", handleOfMessage(c.receiveAll("g", "t", 1)[0])).GetStatus(), v2.Code_OK)
+	w.ok(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequestHeader{
+		Topic: "t", Group: "g", QueueID: -1, IsForce: true,
+	}, nil)
+	c.receiveAll("g", "t", 1)
 }
 
 func TestGRPCMessageGroupsAreInOrder(t *testing.T) {

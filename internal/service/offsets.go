@@ -4,6 +4,7 @@ package service
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/roquetmq/roquet/internal/broker"
@@ -99,7 +100,7 @@ func storeTime(s *store.Store, topic string, queueID int32, at message.QueueOffs
 
 // resetRequests moves groups: INVOKE_BROKER_TO_RESET_OFFSET 222, CLONE_GROUP_OFFSET 314,
 // QUERY_CORRECTION_OFFSET 308. A reset is the broker's, told by the next pull, or with useServerSideResetOffset=false
-// that of the clients that are online.
+// that of the clients that are online, if all of them keep offsets.
 // Source: AdminBrokerProcessor.java resetOffset, Broker2Client.java. Known difference: a reset of a group
 // without clients is applied as one with clients is (case C053); without force it is refused when it would
 // skip messages.
@@ -124,8 +125,13 @@ func (s resetRequests) reset(c *call, h *protocol.ResetOffsetRequestHeader) {
 	for id, at := range targets {
 		body.OffsetTable[s.self.queue(cfg.Name, id)] = int64(at)
 	}
-	if !s.settings.load().Message.ServerSideReset {
-		s.push(c, cfg.Name, h, body)
+	members := s.clients.Members(h.Group)
+	keepsNone := func(m broker.Member) bool { // of gRPC
+		_, native := m.Channel.(*remoting.Conn)
+		return !native
+	}
+	if !s.settings.load().Message.ServerSideReset && !slices.ContainsFunc(members, keepsNone) {
+		s.push(c, cfg.Name, h, body, members)
 		return
 	}
 	s.move(cloned(h.Group), cfg.Name, targets, func(err error) {
@@ -144,8 +150,8 @@ func (s resetRequests) move(group, topic string, to map[int32]message.QueueOffse
 // Source: Broker2Client.java resetOffset.
 func (s resetRequests) push(
 	c *call, topic string, h *protocol.ResetOffsetRequestHeader, body *protocol.ResetOffsetBody,
+	members []broker.Member,
 ) {
-	members := s.clients.Members(h.Group)
 	if len(members) == 0 {
 		c.Fail(protocol.Errorf(protocol.ConsumerNotOnline,
 			"Consumer not online, so can not reset offset, Group: %s Topic: %s Timestamp: %d",
