@@ -86,10 +86,7 @@ type holds struct {
 }
 
 func newHolds(await Awaiter, limit int, flush func(), run func(h *held, why wakeReason)) *holds {
-	t := &holds{
-		await: await, run: run, flush: flush, limit: limit, epoch: time.Now(),
-		bell: due.NewBell(),
-	}
+	t := &holds{await: await, run: run, flush: flush, limit: limit, epoch: time.Now(), bell: due.NewBell()}
 	t.onWake = t.woken
 	t.mu.wake = sync.NewCond(&t.mu.Mutex)
 	t.mu.peers, t.mu.deadlines = map[uint64]*held{}, deadlines{}

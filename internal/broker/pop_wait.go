@@ -142,12 +142,7 @@ func (p *Popper) wakeUp(s *popShare, id int32, limit int) {
 func (w *popWaits) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, b := range w.mu.benches {
-		if b.seats.Len() > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.mu.benches, func(b *popBench) bool { return b.seats.Len() > 0 })
 }
 
 // benchLocked returns the bench of a key; nil when there is none and it is not to be made.

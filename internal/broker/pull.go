@@ -373,12 +373,8 @@ func (p *Puller) subscription(req *PullRequest) (*filter.Subscription, error) {
 	}
 	data, ok := group.Subscriptions[req.Topic]
 	if !ok {
-		return nil, refuse(
-			SubscriptionMissing,
-			"the consumer's subscription not exist: no consumer of group %s subscribes %s",
-			req.group.Name,
-			req.topic.Name,
-		)
+		return nil, refuse(SubscriptionMissing, "the consumer's subscription not exist: no consumer of group %s "+
+			"subscribes %s", req.group.Name, req.topic.Name)
 	}
 	if data.SubVersion < req.Subscription.Version {
 		return nil, refuse(SubscriptionOld, "the consumer's subscription not latest")

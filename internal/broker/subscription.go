@@ -156,20 +156,14 @@ func (c Conflict) String() string {
 
 // differing returns the first topic, in order, that only one of both wants, or that both want filtered
 // differently. Retry topics do not count: every member has its group's.
-func differing(a, b subscriptions) (string, bool) {
-	var found []string
-	for topic, sub := range a {
-		if other := b[topic]; !IsRetryTopic(topic) && (other == nil || !sub.sameFilter(other)) {
-			found = append(found, topic)
+func differing(a, b subscriptions) (first string, differ bool) {
+	for _, of := range [...][2]subscriptions{{a, b}, {b, a}} {
+		for topic, sub := range of[0] {
+			other := of[1][topic]
+			if !IsRetryTopic(topic) && (other == nil || !sub.sameFilter(other)) && (!differ || topic < first) {
+				first, differ = topic, true
+			}
 		}
 	}
-	for topic := range b {
-		if !IsRetryTopic(topic) && a[topic] == nil {
-			found = append(found, topic)
-		}
-	}
-	if len(found) == 0 {
-		return "", false
-	}
-	return slices.Min(found), true
+	return first, differ
 }

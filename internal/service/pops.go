@@ -4,6 +4,8 @@ package service
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
@@ -227,16 +229,15 @@ func ackRequests(body *protocol.BatchAckMessageRequestBody) []*broker.SettleRequ
 	count := 0
 	for i := range body.Acks {
 		ack := &body.Acks[i]
-		var req *broker.SettleRequest
-		for _, r := range requests {
-			if r.Group == ack.ConsumerGroup && r.Topic == ack.Topic {
-				req = r
-			}
+		at := slices.IndexFunc(requests, func(r *broker.SettleRequest) bool {
+			return r.Group == ack.ConsumerGroup && r.Topic == ack.Topic
+		})
+		if at < 0 {
+			at = len(requests)
+			requests = append(requests, &broker.SettleRequest{Group: ack.ConsumerGroup, Topic: ack.Topic})
 		}
-		if req == nil {
-			req = &broker.SettleRequest{Group: ack.ConsumerGroup, Topic: ack.Topic}
-			requests = append(requests, req)
-		}
+		req := requests[at]
+		retry, _ := strconv.ParseInt(ack.Retry, 10, 32) // 0 when there is none
 		for bit := range ack.BitSet.All() {
 			if count++; count > maxBatchAcks {
 				return requests
@@ -244,20 +245,13 @@ func ackRequests(body *protocol.BatchAckMessageRequestBody) []*broker.SettleRequ
 			req.Handles = append(req.Handles, pop.Handle{
 				StartOffset: message.QueueOffset(ack.StartOffset), PopTime: ack.PopTimeMillis,
 				Invisible: ack.InvisibleTimeMillis, ReviveQueueID: ack.ReviveQueueID,
-				RetryFlag: retryFlag(ack.Retry), BrokerName: body.BrokerName, QueueID: ack.QueueID,
+				RetryFlag: int32(retry), BrokerName: body.BrokerName, QueueID: ack.QueueID,
 				Offset:    message.QueueOffset(ack.StartOffset + int64(bit)),
 				LogOffset: pop.NoLogOffset,
 			})
 		}
 	}
 	return requests
-}
-
-func retryFlag(text string) int32 {
-	if text == "" || text == "0" {
-		return 0
-	}
-	return 1
 }
 
 // ackReceipts acknowledges the messages of a door's handles and says of each what came of it.

@@ -112,24 +112,16 @@ func isFloatSuffix(c byte) bool { return c == 'f' || c == 'F' || c == 'd' || c =
 func parseBool(s string) bool { return len(s) == len("true") && strings.EqualFold(s, "true") }
 
 // compareFloats orders as Double.compareTo does: -0.0 before 0.0, and NaN behind all and equal to itself.
-func compareFloats(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	case a == b && a != 0:
-		return 0
-	}
-	return cmp.Compare(orderOf(a), orderOf(b))
-}
+func compareFloats(a, b float64) int { return cmp.Compare(sortable(a), sortable(b)) }
 
-func orderOf(f float64) int64 {
-	switch {
-	case math.IsNaN(f):
-		return 1
-	case math.Signbit(f):
-		return -1
+// sortable is an integer in whose order floats are.
+func sortable(f float64) int64 {
+	if math.IsNaN(f) {
+		return math.MaxInt64
 	}
-	return 0
+	bits := int64(math.Float64bits(f))
+	if bits < 0 {
+		bits ^= math.MaxInt64
+	}
+	return bits
 }

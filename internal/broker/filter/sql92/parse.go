@@ -132,24 +132,23 @@ func (p *parser) and() (*node, error) { return p.chain(symAnd, opAnd, p.equality
 
 // chain reads operands with the same word between them.
 func (p *parser) chain(word symbol, op operation, operand func() (*node, error)) (*node, error) {
-	first, err := operand()
-	if err != nil || p.tok.sym != word {
-		return first, err
-	}
-	if first, err = p.condition(first); err != nil {
-		return nil, err
-	}
-	n := &node{op: op, at: first.at, list: []*node{first}}
-	for p.accept(word) {
+	n := &node{op: op}
+	for {
 		next, err := operand()
+		if err == nil && (len(n.list) > 0 || p.tok.sym == word) {
+			next, err = p.condition(next)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if next, err = p.condition(next); err != nil {
-			return nil, err
+		if n.list = append(n.list, next); !p.accept(word) {
+			break
 		}
-		n.list = append(n.list, next)
 	}
+	if len(n.list) == 1 {
+		return n.list[0], nil
+	}
+	n.at = n.list[0].at
 	return p.add(n)
 }
 
@@ -213,18 +212,16 @@ func (p *parser) comparison() (*node, error) {
 		case symBetween, symIn, symContains, symStartsWith, symEndsWith:
 			p.advance()
 			err = p.phrase(n, sym)
-		case symGreater, symGreaterEqual, symLess, symLessEqual:
-			if n.negated {
-				return nil, p.unexpected(wantedBehindNot)
-			}
-			p.advance()
-			n.op = opGreater + operation(sym-symGreater)
-			err = p.order(n)
 		default:
 			if n.negated {
 				return nil, p.unexpected(wantedBehindNot)
 			}
-			return left, nil
+			if sym < symGreater || sym > symLessEqual {
+				return left, nil
+			}
+			p.advance()
+			n.op = opGreater + operation(sym-symGreater)
+			err = p.order(n)
 		}
 		if err == nil {
 			left, err = p.add(n)
