@@ -253,6 +253,36 @@ func TestPlainACLOfRocketMQ4(t *testing.T) {
 	}
 }
 
+// A file that would ask for credentials from now on, and leave nobody who could change users, is of no use either.
+func TestFileNeedsAGovernor(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	seconds := int64(0)
+	write := func(text string) {
+		seconds++
+		at := time.Unix(seconds, 0)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("users: []")
+	tab, err := NewTable(Config{File: path, Logger: slog.New(slog.DiscardHandler)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const user = "users: [{username: u, password: p}"
+	for _, step := range []struct {
+		text string
+		on   bool
+	}{{user + "]", false}, {user + ", {username: root, password: p, userType: Super}]", true}, {user + "]", true}} {
+		write(step.text)
+		tab.Tick(time.Time{})
+		if governs, err := tab.Book().Governs("root"); tab.Book().On() != step.on || !governs {
+			t.Errorf("%s: on is %v, root governs: %v, %v", step.text, tab.Book().On(), governs, err)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, u := range []User{

@@ -154,7 +154,7 @@ func (t *Table) Tick(time.Time) {
 	before := t.mu.file
 	if err == nil {
 		t.mu.file = *f
-		if t.Book().on && !anyGoverns(t.bookLocked().accounts) {
+		if next := t.bookLocked(); (next.on || t.Book().on) && !anyGoverns(next.accounts) {
 			err, t.mu.file = errors.New("it leaves no enabled super user"), before
 		}
 	}
