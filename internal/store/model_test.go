@@ -146,10 +146,12 @@ func (m *model) retain(t *rapid.T) {
 	if rapid.Bool().Draw(t, "all expired") {
 		m.clock.advance(73 * time.Hour)
 	} else {
-		m.r.Store.cfg.Retention.MaxBytes = 128 << 10
+		small := m.r.cfg.Retention
+		small.MaxBytes = 128 << 10
+		m.r.SetRetention(small)
 	}
 	m.r.retainNow()
-	m.r.Store.cfg.Retention.MaxBytes = 0
+	m.r.SetRetention(m.r.cfg.Retention)
 }
 
 func (m *model) restart(*rapid.T) { m.r = m.r.restart() }

@@ -221,14 +221,14 @@ func TestC049C053Reset(t *testing.T) {
 			if table.Commit("g", "orders", 0, 11) {
 				t.Error("an old consumer's commit was taken")
 			}
-			if !hasReset(table, "g", "orders", 0) || hasReset(table, "g", "orders", 2) ||
-				hasReset(table, "h", "orders", 0) {
+			if !table.HasReset("g", "orders", 0) || table.HasReset("g", "orders", 2) ||
+				table.HasReset("h", "orders", 0) {
 				t.Error("the wrong queues are reset")
 			}
 			if off, ok := table.TakeReset("g", "orders", 0); !ok || off != target {
 				t.Errorf("the pull is told %d, %v", off, ok)
 			}
-			if _, ok := table.TakeReset("g", "orders", 0); ok || hasReset(table, "g", "orders", 0) {
+			if _, ok := table.TakeReset("g", "orders", 0); ok || table.HasReset("g", "orders", 0) {
 				t.Error("told twice")
 			}
 			wantOffset(t, table, "g", "orders", 0, target)
@@ -273,7 +273,7 @@ func TestResetFails(t *testing.T) {
 	}
 	wantOffset(t, table, "g", "orders", 0, 10)
 	wantOffset(t, table, "g", "orders", 1, none)
-	if hasReset(table, "g", "orders", 0) || table.resets.Load() != 0 {
+	if table.HasReset("g", "orders", 0) || table.resets.Load() != 0 {
 		t.Error("a reset that failed is pending")
 	}
 }
@@ -391,7 +391,7 @@ func TestCommitAllocations(t *testing.T) {
 		if !table.Commit("g", "orders", 3, off) {
 			t.Error("refused")
 		}
-		if _, ok := table.Query("g", "orders", 3); !ok || hasReset(table, "g", "orders", 3) {
+		if _, ok := table.Query("g", "orders", 3); !ok || table.HasReset("g", "orders", 3) {
 			t.Error("not found")
 		}
 		if _, ok := table.TakeReset("g", "orders", 3); ok {
@@ -464,10 +464,4 @@ func (d *Drop) Append(done func(error)) {
 	} else if err := d.table.journal.Append(w); err != nil {
 		w.Done(w, err)
 	}
-}
-
-// hasReset tells whether a reset of the queue waits for the group's next pull.
-func hasReset(t *Table, group, topic string, queueID int32) bool {
-	q, _ := t.find(group, topic, queueID)
-	return q != nil && q.reset.Load() != none
 }
