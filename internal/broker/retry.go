@@ -30,7 +30,8 @@ const deadLetterDelay = "-1"
 // back or because it consumes in order. A message over its maximum, and any of a group that holds queue
 // locks, goes to the dead letter topic. Source: handleRetryAndDLQ.
 func (s *Sender) acceptRetry(req *SendRequest) error {
-	req.seen.transaction = false // TRAN_MSG is what is left of a transaction that was committed
+	req.seen.transaction = false            // TRAN_MSG is what is left of a transaction that was committed,
+	req.SysFlag &^= message.TransactionMask // and some clients take this from it
 	s.groups.Ensure(retryGroup(req.Topic), func(cfg *GroupConfig, err error) {
 		if err == nil {
 			err = s.putRetry(req, cfg)

@@ -268,6 +268,7 @@ func TestSendToTheRetryTopic(t *testing.T) {
 		props           string
 		dead            bool
 		level           int
+		sysFlag         int32
 	}{
 		{name: "C008 no maximum, the group's is exceeded", reconsumed: 17, max: GroupMaxReconsumeTimes, dead: true},
 		{name: "C008 no maximum, the group's is reached", reconsumed: 16, max: GroupMaxReconsumeTimes},
@@ -288,6 +289,14 @@ func TestSendToTheRetryTopic(t *testing.T) {
 		},
 		{name: "a committed transaction at once", max: 16, props: props("TRAN_MSG", "true")},
 		{
+			name: "a committed transaction of a client that takes sysFlag from TRAN_MSG", reconsumed: 1, max: 16,
+			props: props("TRAN_MSG", "true", "DELAY", "4"), level: 4, sysFlag: message.TransactionPrepared,
+		},
+		{
+			name: "the same, dead", reconsumed: 2, max: 1, dead: true,
+			props: props("TRAN_MSG", "true", "DELAY", "4"), sysFlag: message.TransactionPrepared,
+		},
+		{
 			name: "C035 malformed counters", reconsumed: 0, max: GroupMaxReconsumeTimes,
 			props: "RECONSUME_TIME\x01abc\x02MAX_RECONSUME_TIMES\x01\x02",
 		},
@@ -300,7 +309,7 @@ func TestSendToTheRetryTopic(t *testing.T) {
 				w.locks.Lock("g", "client", channel(1), []MessageQueue{{Topic: "T", QueueID: 0}}, time.Now())
 			}
 			req := w.mustSend(t, "%RETRY%g", "body", func(r *SendRequest) {
-				r.ReconsumeTimes, r.MaxReconsumeTimes = tt.reconsumed, tt.max
+				r.ReconsumeTimes, r.MaxReconsumeTimes, r.SysFlag = tt.reconsumed, tt.max, tt.sysFlag
 				r.Properties = tt.props + props("ORIGIN_MESSAGE_ID", "id0", "RETRY_TOPIC", "T")
 			})
 			topic, queue := "%RETRY%g", int32(0)
