@@ -178,3 +178,38 @@ func (w *wire) permissions(set func(string), pull func(protocol.ResponseCode, st
 		}
 	}
 }
+
+// TestRoutesOfTopicsThatChangeTogether: the version of the topics is one for all changes of a write, and for what
+// brokerPermission takes away while another topic changes. Each of them reaches the routes all the same.
+func TestRoutesOfTopicsThatChangeTogether(t *testing.T) {
+	t.Parallel()
+	w := startWire(t, nil)
+	wants := func(perm int32, topics ...string) {
+		t.Helper()
+		for _, topic := range topics {
+			route := body[protocol.TopicRouteData](t, w.ok(protocol.GetRouteInfoByTopic,
+				&protocol.GetRouteInfoRequestHeader{Topic: topic}, nil))
+			if got := route.QueueDatas[0].Perm; got != perm {
+				t.Errorf("the route of %s says %d, want %d", topic, got, perm)
+			}
+		}
+	}
+	put := func(perm int32, topics ...string) {
+		t.Helper()
+		list := &protocol.CreateTopicListRequestBody{}
+		for _, topic := range topics {
+			list.TopicConfigList = append(list.TopicConfigList, protocol.TopicConfig{
+				TopicName: topic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: perm, TopicFilterType: "SINGLE_TAG",
+			})
+		}
+		w.ok(protocol.UpdateAndCreateTopicList, nil, protocol.EncodeBody(list))
+		wants(perm, topics...)
+	}
+	put(6, "a", "b", "c")
+	put(4, "a", "b", "c")
+	put(6, "a", "b", "c")
+	w.svc.node.topics.SetDenied(broker.PermWrite)
+	w.svc.registrar.topicsChanged([]string{"a"}) // another change comes between
+	w.svc.registrar.topicsChanged(nil)
+	wants(4, "a", "b", "c")
+}

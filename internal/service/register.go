@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
@@ -30,6 +31,8 @@ type registrar struct {
 	interval time.Duration
 	changed  chan struct{} // of capacity 1
 	log      *slog.Logger
+	mu       sync.Mutex   // held while the name server of this process is told
+	changes  atomic.Int64 // so many calls of topicsChanged
 }
 
 type remoteNames struct {
@@ -81,17 +84,7 @@ func newRegistrar(
 // topicsChanged tells the name server of this process at once, since a client that creates a topic asks for its
 // route next, and has the others told soon. It costs what changed, unless a topic was deleted; nil is all of them.
 func (r *registrar) topicsChanged(names []string) {
-	changed := make([]*broker.TopicConfig, 0, len(names))
-	for _, name := range names {
-		if cfg, ok := r.topics.Lookup(name); ok {
-			changed = append(changed, cfg)
-		}
-	}
-	if names != nil && len(changed) == len(names) {
-		r.registerLocal(changed, false)
-	} else {
-		r.registerLocal(r.topics.All(), true)
-	}
+	r.registerLocal(names, 1)
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -108,7 +101,7 @@ func (r *registrar) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick:
-			r.registerLocal(r.topics.All(), true)
+			r.registerLocal(nil, 0)
 		case <-r.changed:
 		case <-watch:
 			lostOnly = true
@@ -116,16 +109,28 @@ func (r *registrar) run(ctx context.Context) error {
 	}
 }
 
-func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
+// registerLocal tells the name server of this process of topics, nil: of all, and counts a change if there is one.
+func (r *registrar) registerLocal(names []string, change int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes.Add(change)
 	if r.local == nil {
 		return
+	}
+	topics := make([]*broker.TopicConfig, 0, len(names))
+	for _, name := range names {
+		if cfg, ok := r.topics.Lookup(name); ok {
+			topics = append(topics, cfg)
+		}
 	}
 	acting := false
 	reg := &nameserver.Registration{
 		Cluster: r.self.cluster, BrokerName: r.self.brokerName, BrokerAddr: r.self.addr, EnableActingMaster: &acting,
-		Complete: complete,
+		Version: nameserver.DataVersion(r.version()), Complete: names == nil || len(topics) < len(names),
 	}
-	reg.Version = nameserver.DataVersion(r.topics.Version())
+	if reg.Complete {
+		topics = r.topics.All()
+	}
 	for _, t := range topics {
 		reg.Topics = append(reg.Topics, nameserver.TopicConfig{
 			Name: t.Name, ReadQueueNums: t.ReadQueueNums, WriteQueueNums: t.WriteQueueNums,
@@ -135,6 +140,14 @@ func (r *registrar) registerLocal(topics []*broker.TopicConfig, complete bool) {
 	if _, err := r.local.Register(reg, time.Now()); err != nil {
 		r.log.Error("the name server of this process refused the broker", "error", err)
 	}
+}
+
+// version is another one after every change: name servers pass over what comes with a version that they know, and one
+// write, which is one version of the table, may change several topics.
+func (r *registrar) version() broker.DataVersion {
+	v := r.topics.Version()
+	v.Counter += r.changes.Load()
+	return v
 }
 
 func (r *registrar) registerRemotes(ctx context.Context, lostOnly bool) {
@@ -167,7 +180,7 @@ func each(remotes []*remoteNames, do func(*remoteNames)) {
 func (r *registrar) body() []byte {
 	said := &protocol.RegisterBrokerBody{}
 	wrapper := &said.TopicConfigSerializeWrapper
-	wrapper.DataVersion = protocol.DataVersion(r.topics.Version())
+	wrapper.DataVersion = protocol.DataVersion(r.version())
 	wrapper.TopicConfigTable = map[string]protocol.TopicConfig{}
 	for _, t := range r.topics.All() {
 		said := topicBody(t)

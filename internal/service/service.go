@@ -266,7 +266,7 @@ func (s *Service) serve(ctx context.Context) error {
 	defer stopServing()
 	var g, registering errgroup.Group
 	if s.registrar != nil {
-		s.registrar.registerLocal(s.node.topics.All(), true)
+		s.registrar.registerLocal(nil, 0)
 		registering.Go(func() error { return s.registrar.run(ctx) })
 	}
 	g.Go(func() error { return s.server.Serve(serving) })
