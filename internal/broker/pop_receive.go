@@ -284,7 +284,7 @@ func (p *Popper) readFresh(req *PopRequest, s *popShare, t *popTake, room *popRo
 		Match: req.sub.MatchCode(), MatchRecord: req.sub.MatchRecord(), Into: t.records,
 	}
 	had := len(t.records)
-	for range maxRescans {
+	for range maxScans {
 		f.From = t.ev.To
 		res := p.store.Fetch(&f)
 		t.records = res.Records

@@ -24,9 +24,9 @@ const (
 
 	minPullBytes   = 100     // of a request's own limit
 	defaultMaxHeld = 200_000 // held pulls
-	// maxRescans bounds how often one held pull scans in its turn, so that a long run of messages that nobody
-	// wants does not keep others from theirs.
-	maxRescans = 8
+	// maxScans bounds how often one held pull or receive reads on in its turn, so that a long run of messages that
+	// nobody wants does not keep others from theirs; maxRescans, how often a receive begins again for what came.
+	maxScans, maxRescans = 2, 8
 )
 
 // Queues is what a Puller reads. *store.Store is one.
@@ -222,7 +222,7 @@ func (p *Puller) again(req *PullRequest, last bool) {
 		p.finish(req, err)
 		return
 	}
-	for range maxRescans {
+	for range maxScans {
 		if err := p.read(req); err != nil {
 			p.finish(req, err)
 			return
