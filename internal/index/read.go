@@ -69,7 +69,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// Read is like Queue.Read.
+// Read is like Queue.Read. Of a topic that is deleted meanwhile it may give entries until Close.
 func (r *Reader) Read(from message.QueueOffset, dst []Entry) (int, error) {
 	n := 0
 	for n < len(dst) {
