@@ -108,7 +108,8 @@ func (s assignmentRequests) route(ctx context.Context, topic string) []protocol.
 		}
 	}
 	if cfg, ok := s.topics.Lookup(topic); ok && len(s.registrar.remotes) == 0 {
-		return []protocol.QueueData{{BrokerName: s.self.brokerName, Perm: cfg.Perm, ReadQueueNums: cfg.ReadQueueNums}}
+		perm := cfg.Perm &^ s.topics.Denied()
+		return []protocol.QueueData{{BrokerName: s.self.brokerName, Perm: perm, ReadQueueNums: cfg.ReadQueueNums}}
 	}
 	return nil
 }

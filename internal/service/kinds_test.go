@@ -301,7 +301,11 @@ func TestWireResetsReachWhoWaits(t *testing.T) {
 			ConsumerGroup: group, Topic: "t", CommitOffset: at,
 		}, nil)
 	}
-	commit("source", 1)
+	commit("source", 2)
+	w.ok(protocol.CloneGroupOffset, &protocol.CloneGroupOffsetRequestHeader{
+		SrcGroup: "source", DestGroup: "source", Topic: "t",
+	}, nil)
+	commit("source", 1) // which a reset to its own offsets would have taken no more
 	waiting := w.dial()
 	for _, moved := range []struct {
 		name string

@@ -234,7 +234,7 @@ func (s resetRequests) clone(c *call, h *protocol.CloneGroupOffsetRequestHeader)
 	for _, topic := range topics {
 		from := s.offsets.Offsets(h.SrcGroup, topic)
 		_, ok := s.topics.Lookup(topic)
-		if ok && from != nil && s.offsets.Offsets(h.DestGroup, topic) != nil {
+		if ok && from != nil && h.SrcGroup != h.DestGroup && s.offsets.Offsets(h.DestGroup, topic) != nil {
 			s.move(cloned(h.DestGroup), topic, from, end.done)
 			continue
 		}
