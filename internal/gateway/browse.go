@@ -74,6 +74,9 @@ func head(h http.Header, m *v1.Message) {
 		"Keys": strings.Join(m.GetKeys(), " "), "Group": m.GetGroup(),
 		"Delivery-Attempt": fmt.Sprint(m.GetDeliveryAttempt()),
 	}
+	if m.Priority != nil {
+		parts["Priority"] = fmt.Sprint(m.GetPriority())
+	}
 	for name, value := range m.GetProperties() {
 		parts["Property-"+name] = value
 	}

@@ -400,6 +400,7 @@ func TestPriority(t *testing.T) {
 	}
 	r.post(publish, "none").refused(http.StatusBadRequest, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE")
 	r.post(publish, "x", "Roquet-Priority: high").refused(http.StatusBadRequest, "BAD_REQUEST")
+	r.post(publish, "x", "Roquet-Priority: -1").refused(http.StatusBadRequest, "BAD_REQUEST")
 	for priority, text := range map[int]string{3: "high", 0: "low"} {
 		path := fmt.Sprintf("/v1/topics/t/queues/%d/messages?offset=0", priority)
 		if a := r.get(path).want(http.StatusOK); a.text("messages.0.text") != text ||
@@ -409,6 +410,10 @@ func TestPriority(t *testing.T) {
 	}
 	if a := r.receive("g", "t", `{"wait":"10s"}`); a.text("messages.0.text") != "high" {
 		t.Errorf("first: %s", a.body)
+	}
+	a := r.post("/v1/groups/h/topics/t/messages:receive", `{"wait":"10s"}`, "Accept: application/octet-stream")
+	if string(a.body) != "high" || a.header.Get("Roquet-Priority") != "3" {
+		t.Errorf("first: %q %v", a.body, a.header)
 	}
 }
 

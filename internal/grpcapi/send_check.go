@@ -72,6 +72,9 @@ func (m *outgoing) check(a *api, now time.Time) error {
 				"the max transaction recovery time of message is too large, max is %d", int(maxRecovery.Seconds()))
 		}
 	}
+	if p := m.system.GetPriority(); p < 0 {
+		return refuse(v2.Code_BAD_REQUEST, "the priority of message is %d, wanted 0 or more", p)
+	}
 	at := m.system.GetDeliveryTimestamp()
 	if delay := at.AsTime().Sub(now); at != nil && delay > a.cfg.MaxDelay {
 		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME,
@@ -180,7 +183,7 @@ func (m *outgoing) settleType() error {
 	if m.system.GetMessageGroup() != "" || m.GetUserProperties()[message.PropertyShardingKey] != "" {
 		types = append(types, typeFIFO)
 	}
-	if m.system.Priority != nil && m.system.GetPriority() >= 0 {
+	if m.system.Priority != nil {
 		types = append(types, typePriority)
 	}
 	if m.system.LiteTopic != nil {

@@ -114,6 +114,9 @@ func TestSendIsChecked(t *testing.T) {
 		{"delay too long", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
 			s.DeliveryTimestamp = timestamppb.New(time.Now().Add(40*24*time.Hour + time.Minute))
 		}), v2.Code_ILLEGAL_DELIVERY_TIME, "too large"},
+		{"priority negative", "priority", typed(v2.MessageType_PRIORITY, func(s *v2.SystemProperties) {
+			s.Priority = proto.Int32(-1)
+		}), v2.Code_BAD_REQUEST, "-1, wanted 0 or more"},
 		{"C074 delivery time negative", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
 			s.DeliveryTimestamp = timestamppb.New(time.UnixMilli(-1))
 		}), v2.Code_ILLEGAL_DELIVERY_TIME, "negative: -1 ms"},
