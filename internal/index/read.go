@@ -161,7 +161,9 @@ func (r *Reader) load(off message.QueueOffset, number int64) (*chunk, error) {
 	}
 	d, key := q.topic.db, appendChunkKey(nil, q.topic.id, q.id, number)
 	if value, ok := r.seek(key); ok {
-		c, err := decodeChunk(number, value, r.chunk.slots)
+		slots := r.chunk.slots
+		r.chunk = chunk{} // it is written over, whatever comes of it
+		c, err := decodeChunk(number, value, slots)
 		if err == nil && c.base <= off && off < c.end() {
 			r.chunk = *c
 			return &r.chunk, nil

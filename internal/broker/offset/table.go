@@ -233,10 +233,8 @@ func (p *progress) obtainLocked(queueID int32) *queue {
 		return q
 	}
 	q, old := newQueue(none, none), *p.queues.Load()
-	next := make(
-		[]*queue,
-		max(int(queueID)+1, len(old)),
-	) // a copy: readers have no lock, so theirs is never written to
+	// A copy: readers have no lock, so theirs is never written to.
+	next := make([]*queue, max(int(queueID)+1, len(old)))
 	copy(next, old)
 	next[queueID] = q
 	p.queues.Store(&next)
