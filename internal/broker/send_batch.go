@@ -9,9 +9,6 @@ import (
 	"github.com/roquetmq/roquet/internal/message"
 )
 
-// batchRoom is for how many messages of a batch there is room at first.
-const batchRoom = 16
-
 // acceptBatch stores the messages of a batch in one queue, all of them or none. Their properties are stored
 // as they came. Known differences: a batch is refused when any of its messages is delayed or transactional or
 // has no body, and in a topic for priorities it goes to the queue of its most urgent message; the original looks
@@ -29,10 +26,18 @@ func (s *Sender) acceptBatch(req *SendRequest, cfg *TopicConfig) error {
 	if err := req.seen.checkMember(req.SysFlag); err != nil {
 		return err
 	}
+	count := 0 // which costs less than messages that are copied as they become more
+	err := message.DecodeBatch(req.Body, func(int32, []byte, string) error {
+		count++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	priority, group, w := int32(-1), "", &req.write
 	w.State, w.Assigned = nil, nil
-	w.Messages = make([]message.Message, 0, batchRoom)
-	err := message.DecodeBatch(req.Body, func(flag int32, body []byte, props string) error {
+	w.Messages = make([]message.Message, 0, count)
+	err = message.DecodeBatch(req.Body, func(flag int32, body []byte, props string) error {
 		var seen noted
 		err := seen.scan(props)
 		if err == nil {
