@@ -131,7 +131,9 @@ func New(cfg Config) *Core {
 
 // Configure takes another configuration over: what is open, and nobody holds, is looked at by that from now on.
 func (c *Core) Configure(cfg Config) {
-	cfg.setDefaults()
+	if cfg.setDefaults(); cfg == c.cfg {
+		return // a change of other settings
+	}
 	c.cfg = cfg
 	for _, e := range c.open {
 		if e.Due() != never {
