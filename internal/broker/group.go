@@ -163,7 +163,7 @@ func (g *Groups) SetAutoCreate(allowed bool) { g.autoCreate.Store(allowed) }
 // GroupNotExist. It does not allocate when the group is there. Source: SubscriptionGroupManager.java
 // findSubscriptionGroupConfig.
 func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
-	if cfg, ok := g.Lookup(group); ok {
+	if cfg, ok := g.table.settled(group); ok {
 		done(cfg, nil)
 		return
 	}

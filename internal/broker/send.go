@@ -150,12 +150,10 @@ func (s *Sender) Send(req *SendRequest) {
 	}
 }
 
-// send checks in the original's order: broker, name, forbidden topic, existence. Source: msgCheck.
+// send checks the name, and whether it is one to send to. While the topic is being created or changed, the send waits
+// for that, so that those of one producer are stored in the order they came. Source: msgCheck.
 func (s *Sender) send(req *SendRequest) error {
-	cfg, ok := s.topics.Lookup(req.Topic)
-	if ok && cfg.Order && s.topics.Denied()&PermWrite != 0 {
-		return forbiddenBroker(s.cfg.BrokerAddr)
-	}
+	cfg, ok := s.topics.table.settled(req.Topic)
 	if !ok {
 		if err := ValidateTopic(req.Topic); err != nil {
 			return err
@@ -207,6 +205,9 @@ func (s *Sender) createTopic(req *SendRequest) {
 
 // accept goes on once the topic is known. When it returns nil, Done was or will be called.
 func (s *Sender) accept(req *SendRequest, cfg *TopicConfig) error {
+	if cfg.Order && s.topics.Denied()&PermWrite != 0 {
+		return forbiddenBroker(s.cfg.BrokerAddr)
+	}
 	tooHigh := req.QueueID >= max(cfg.WriteQueueNums, cfg.ReadQueueNums)
 	if tooHigh || req.QueueID < 0 && cfg.WriteQueueNums <= 0 {
 		return noQueueToSend(cfg, req.QueueID)

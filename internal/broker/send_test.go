@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -340,6 +341,56 @@ func TestSendCreatesTheTopic(t *testing.T) {
 			}
 			w.only(t, tt.topic, 0)
 		})
+	}
+}
+
+// Sends to a topic are stored in the order they came also while it is being created: whoever comes when it is there
+// already, but not all who waited for it went on, does not pass them. Nor does who comes while a failed creation ends.
+func TestSendsWaitTheirTurn(t *testing.T) {
+	t.Parallel()
+	const topic = "New"
+	w := newWorld(t)
+	var answers []error
+	send := func(body string) {
+		w.sender.Send(&SendRequest{
+			Topic: topic, Body: []byte(body), QueueID: 0, Create: Creation{AutoCreateTopic, 1, false},
+			BornTimestamp: 1, BornHost: testStoreHost,
+			Done: func(_ *SendRequest, err error) { answers = append(answers, err) },
+		})
+	}
+	ensured := func(told string) {
+		w.topics.EnsureForSend(topic, AutoCreateTopic, 1, 0, func(*TopicConfig, error) { send(told) })
+	}
+	w.topics.OnChange(func([]string) { send("4") }) // Lookup shows it, nobody has been told
+	send("1")
+	ensured("5") // who waited is told
+	send("2")
+	ensured("6")
+	send("3")
+	w.st.apply()
+	for i, m := range w.messages(t, topic, 0) {
+		if string(m.Body) != strconv.Itoa(i+1) {
+			t.Errorf("message %d is %s", i+1, m.Body)
+		}
+	}
+	if len(answers) != 6 || errors.Join(answers...) != nil {
+		t.Errorf("answers %v", answers)
+	}
+
+	w, answers = newWorld(t), nil
+	w.st.setErrors(nil, errors.New("full"))
+	ensured("3")
+	send("1")
+	w.topics.EnsureForSend(topic, AutoCreateTopic, 1, 0, func(*TopicConfig, error) {
+		w.st.setErrors(nil, nil)
+		send("2")
+	})
+	w.st.apply()
+	if len(answers) != 3 || answers[0] == nil || errors.Join(answers[1:]...) != nil {
+		t.Errorf("answers after a failure %v", answers)
+	}
+	if n := len(w.messages(t, topic, 0)); n != 2 || w.topics.table.heads.Load() != 0 {
+		t.Errorf("%d messages after a failure, %d names not at rest", n, w.topics.table.heads.Load())
 	}
 }
 

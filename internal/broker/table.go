@@ -4,7 +4,6 @@ package broker
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,28 +45,29 @@ type table[V any] struct {
 	live    *xsync.Map[string, *V]
 	version atomic.Pointer[DataVersion]
 	changed []func(names []string) // registered before the store runs
+	heads   atomic.Int32           // so many there are
 
 	mu struct {
 		sync.Mutex
-		heads    map[string]*head[V]
-		version  DataVersion // the newest proposed one
-		editions int         // so many calls of edit
+		heads   map[string]*head[V]
+		version DataVersion // the newest proposed one
 	}
 }
 
-// head is the newest proposed value of a name, kept while its change is on the way.
+// head is the newest proposed value of a name, kept while its change is on the way, and until all who waited for it
+// have been told.
 type head[V any] struct {
 	value    *V // nil: deleted
 	inFlight int
-	waiting  []*edition // edits that found nothing to change but the change on the way
+	newest   *edition // that proposed it
 }
 
 // edition is one call of edit: it ends when all that it waits for has ended.
 type edition struct {
-	order int // those that end together end in the order of the calls
-	left  int
-	err   error
-	done  func(error)
+	left    int
+	err     error
+	done    func(error)
+	waiting []*edition // edits that found nothing to change but what this one changes
 }
 
 // edit is one change of one name. next makes the new value out of the current one (nil: there is none). It
@@ -102,7 +102,7 @@ func (c *companion) add(o companion) {
 type plan[V any] struct {
 	proposed  map[string]*V
 	states    []message.State // the first one is the table's version
-	unchanged []*head[V]      // names without a change of their own, but with another's on the way
+	unchanged []*edition      // the changes on the way of names without one of their own
 	settle    []func(error)
 }
 
@@ -193,16 +193,14 @@ func (t *table[V]) edit(edits []edit[V], done func(error)) {
 	e := &edition{done: done}
 	p := plan[V]{proposed: make(map[string]*V, len(edits)), states: make([]message.State, 1, len(edits)+1)}
 	t.mu.Lock()
-	t.mu.editions++
-	e.order = t.mu.editions
 	err := t.planLocked(&p, edits)
 	if err == nil && len(p.proposed) > 0 {
 		err = t.appendLocked(e, &p)
 	}
-	for _, h := range p.unchanged { // e waits for changes of others that are on the way
+	for _, other := range p.unchanged {
 		if err == nil {
 			e.left++
-			h.waiting = append(h.waiting, e)
+			other.waiting = append(other.waiting, e)
 		}
 	}
 	finished := e.left == 0
@@ -239,7 +237,7 @@ func (t *table[V]) ensure(ed edit[V], missing func(name string) error, done func
 func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
 	for _, ed := range edits {
 		name := strings.Clone(ed.name)
-		cur, inFlight := t.newestLocked(name)
+		cur, other := t.newestLocked(name)
 		if v, ok := p.proposed[name]; ok {
 			cur = v
 		}
@@ -248,8 +246,8 @@ func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
 			return err
 		}
 		if next == cur {
-			if inFlight != nil {
-				p.unchanged = append(p.unchanged, inFlight)
+			if other != nil {
+				p.unchanged = append(p.unchanged, other)
 			}
 			continue
 		}
@@ -293,8 +291,9 @@ func (t *table[V]) appendLocked(e *edition, p *plan[V]) error {
 		if h == nil {
 			h = &head[V]{}
 			t.mu.heads[name] = h
+			t.heads.Add(1)
 		}
-		h.value = v
+		h.value, h.newest = v, e
 		h.inFlight++
 	}
 	return nil
@@ -320,39 +319,58 @@ func settleAll(settle []func(error), err error) {
 	}
 }
 
-// settle ends one write. Applier only.
+// settle ends one write. Who made it is told first, then those who waited for it, in the order they came; who comes
+// before all are told waits too, so that nobody passes another. Applier only.
 func (t *table[V]) settle(e *edition, names []string, err error) {
-	var finished []*edition
-	end := func(e *edition) {
-		e.left--
-		e.err = errors.Join(e.err, err)
-		if e.left == 0 {
-			finished = append(finished, e)
-		}
-	}
 	t.mu.Lock()
 	for _, name := range names {
 		h := t.mu.heads[name]
-		if h.inFlight--; h.inFlight > 0 {
-			continue
-		}
-		delete(t.mu.heads, name)
-		for _, waiting := range h.waiting {
-			end(waiting)
+		if h.inFlight--; h.inFlight == 0 {
+			h.value, _ = t.live.Load(name) // what was proposed, unless that failed
 		}
 	}
-	end(e)
+	for turn := append([]*edition{e}, e.waiting...); len(turn) > 0; turn = e.waiting {
+		e.waiting = nil
+		finished := turn[:0]
+		for _, one := range turn {
+			one.err = errors.Join(one.err, err)
+			if one.left--; one.left == 0 {
+				finished = append(finished, one)
+			}
+		}
+		t.mu.Unlock()
+		for _, one := range finished {
+			one.done(one.err)
+		}
+		t.mu.Lock()
+		err = nil // is no concern of those who came since
+	}
+	for _, name := range names {
+		if t.mu.heads[name].inFlight == 0 {
+			delete(t.mu.heads, name)
+			t.heads.Add(-1)
+		}
+	}
 	t.mu.Unlock()
-	slices.SortFunc(finished, func(a, b *edition) int { return cmp.Compare(a.order, b.order) })
-	for _, e := range finished {
-		e.done(e.err)
-	}
 }
 
-// newestLocked returns the newest proposed or applied value, and its head if it is on the way.
-func (t *table[V]) newestLocked(name string) (*V, *head[V]) {
+// settled returns the value of a name, unless there is none, or somebody waits for a change of it: then an edit
+// waits as well. It takes no lock and does not allocate while nothing changes.
+func (t *table[V]) settled(name string) (*V, bool) {
+	if t.heads.Load() > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.mu.heads[name] != nil {
+			return nil, false
+		}
+	}
+	return t.live.Load(name)
+}
+
+// newestLocked returns the newest proposed or applied value, and who proposed it if that has not ended.
+func (t *table[V]) newestLocked(name string) (*V, *edition) {
 	if h := t.mu.heads[name]; h != nil {
-		return h.value, h
+		return h.value, h.newest
 	}
 	v, _ := t.live.Load(name)
 	return v, nil

@@ -207,7 +207,7 @@ func (t *Topics) merge(cur *TopicConfig, cfg TopicConfig) (*TopicConfig, error) 
 func (t *Topics) EnsureForSend(topic, defaultTopic string, queueNums, sysFlag int32,
 	done func(*TopicConfig, error),
 ) {
-	if cfg, ok := t.Lookup(topic); ok {
+	if cfg, ok := t.table.settled(topic); ok {
 		done(cfg, nil)
 		return
 	}
@@ -269,7 +269,7 @@ func (t *Topics) EnsureDLQ(group string, done func(*TopicConfig, error)) {
 // EnsureTopic creates a topic for the broker itself if there is none of its name, whatever the name; one that
 // is there only gets cfg's order flag.
 func (t *Topics) EnsureTopic(cfg TopicConfig, done func(*TopicConfig, error)) {
-	if cur, ok := t.Lookup(cfg.Name); ok && (cur.Order || !cfg.Order) {
+	if cur, ok := t.table.settled(cfg.Name); ok && (cur.Order || !cfg.Order) {
 		done(cur, nil)
 		return
 	}
