@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -167,18 +166,18 @@ func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 		done(cfg, nil)
 		return
 	}
-	if err := ValidateGroup(group); err != nil {
-		done(nil, err)
-		return
-	}
-	system := strings.HasPrefix(group, SystemGroupPrefix)
-	if !g.autoCreate.Load() && !system {
-		done(nil, fmt.Errorf("%w: autoCreateSubscriptionGroup is false", NoGroup(group)))
-		return
-	}
-	cfg := NewGroupConfig(group)
-	g.table.ensure(edit[GroupConfig]{name: cfg.Name, next: func(cur *GroupConfig) (*GroupConfig, error) {
-		return cmp.Or(cur, &cfg), nil
+	g.table.ensure(edit[GroupConfig]{name: group, next: func(cur *GroupConfig) (*GroupConfig, error) {
+		if cur != nil {
+			return cur, nil
+		}
+		if err := ValidateGroup(group); err != nil {
+			return nil, err
+		}
+		if !g.autoCreate.Load() && !strings.HasPrefix(group, SystemGroupPrefix) {
+			return nil, fmt.Errorf("%w: autoCreateSubscriptionGroup is false", NoGroup(group))
+		}
+		cfg := NewGroupConfig(group)
+		return &cfg, nil
 	}}, NoGroup, done)
 }
 

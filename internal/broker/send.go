@@ -150,15 +150,10 @@ func (s *Sender) Send(req *SendRequest) {
 	}
 }
 
-// send checks the name, and whether it is one to send to. While the topic is being created or changed, the send waits
-// for that, so that those of one producer are stored in the order they came. Source: msgCheck.
+// send checks whether the topic is one to send to. While it is being created or changed, the send waits for that, so
+// that those of one producer are stored in the order they came. Source: msgCheck.
 func (s *Sender) send(req *SendRequest) error {
 	cfg, ok := s.topics.table.settled(req.Topic)
-	if !ok {
-		if err := ValidateTopic(req.Topic); err != nil {
-			return err
-		}
-	}
 	if IsSendForbidden(req.Topic) {
 		return forbiddenSend(req.Topic)
 	}

@@ -394,6 +394,29 @@ func TestSendsWaitTheirTurn(t *testing.T) {
 	}
 }
 
+// What is being changed is there all the while, whether names like it are created by themselves or not.
+func TestChangesDoNotHideNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *worldConfig) { c.topics.AutoCreateDisabled, c.groups.AutoCreateDisabled = true, true })
+	w.group(t, "g")
+	w.topic(t, "T", 1)
+	retry := RetryTopic("g")
+	w.topics.EnsureRetry("g", 1, 0, false, func(*TopicConfig, error) {})
+	w.st.apply()
+	var put outcome
+	for i, name := range []string{"T", retry} {
+		cfg, _ := w.topics.Lookup(name)
+		changed := cloneTopic(*cfg)
+		changed.ReadQueueNums++
+		w.topics.table.change(name, func(*TopicConfig) (*TopicConfig, error) { return &changed, nil }, put.done)
+		group := NewGroupConfig("g")
+		group.RetryMaxTimes = int32(3 + i)
+		w.groups.Put(group, put.done)
+		w.mustSend(t, name, "b")
+	}
+	put.want(t, 4, true)
+}
+
 func TestSendPassesTheStoresErrorOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

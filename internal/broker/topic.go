@@ -211,13 +211,12 @@ func (t *Topics) EnsureForSend(topic, defaultTopic string, queueNums, sysFlag in
 		done(cfg, nil)
 		return
 	}
-	if err := ValidateTopic(topic); err != nil {
-		done(nil, err)
-		return
-	}
 	t.ensure(topic, done, func(cur *TopicConfig) (*TopicConfig, error) {
 		if cur != nil {
 			return cur, nil
+		}
+		if err := ValidateTopic(topic); err != nil {
+			return nil, err
 		}
 		return t.afterExample(topic, defaultTopic, queueNums, sysFlag)
 	})
