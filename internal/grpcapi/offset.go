@@ -3,6 +3,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -145,7 +146,10 @@ func (a *api) QueryOffset(ctx context.Context, req *v2.QueryOffsetRequest) (*v2.
 			Topic: topic, QueueID: id, Timestamp: req.GetTimestamp().AsTime().UnixMilli(),
 		}
 	default:
-		err = refuse(v2.Code_BAD_REQUEST, "query offset policy %s is unknown", req.GetQueryOffsetPolicy())
+		err = cmp.Or(
+			err,
+			refuse(v2.Code_BAD_REQUEST, "query offset policy %s is unknown", req.GetQueryOffsetPolicy()),
+		)
 	}
 	out := &v2.QueryOffsetResponse{Status: ok()}
 	if err == nil {

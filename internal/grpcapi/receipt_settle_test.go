@@ -308,6 +308,11 @@ func TestOffsets(t *testing.T) {
 	if err != nil || odd.GetStatus().GetCode() != v2.Code_BAD_REQUEST {
 		t.Error(odd, err)
 	}
+	// Who asks is checked first, as in all other rpcs.
+	odd, err = d.client.QueryOffset(t.Context(), &v2.QueryOffsetRequest{MessageQueue: queue, QueryOffsetPolicy: 9})
+	if err != nil || odd.GetStatus().GetCode() != v2.Code_CLIENT_ID_REQUIRED {
+		t.Error(odd, err)
+	}
 }
 
 func TestPull(t *testing.T) {
