@@ -3,6 +3,7 @@
 package remoting
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -82,6 +83,8 @@ type Response struct {
 // ErrCancelled is what hooks see for a call that its door gave up without saying why.
 var ErrCancelled = errors.New("call cancelled")
 
+var errNoReason = errors.New("the request failed and its processor did not say why: a bug of this server, report it")
+
 // NewCall returns a call for Registry.Dispatch, for doors that have requests as typed values. done is called
 // exactly once: with the response (errors are already mapped to a code and a remark), or with the error given
 // to Cancel. It runs on the goroutine that replies and must not block. The caller may set the remaining
@@ -108,11 +111,11 @@ func (c *Call) Reply(r Response) { c.end(&r, false) }
 func (c *Call) ReplyLater(r Response) { c.end(&r, true) }
 
 // Fail ends the call with an error: a *protocol.Error is its answer, anything else goes through the
-// registry's MapError.
-func (c *Call) Fail(err error) { c.answer(Response{}, err, false) }
+// registry's MapError. For a nil error, a bug, that is errNoReason: a failure is never told as a success.
+func (c *Call) Fail(err error) { c.answer(Response{}, cmp.Or(err, errNoReason), false) }
 
 // FailLater is to Fail what ReplyLater is to Reply.
-func (c *Call) FailLater(err error) { c.answer(Response{}, err, true) }
+func (c *Call) FailLater(err error) { c.answer(Response{}, cmp.Or(err, errNoReason), true) }
 
 // Answer ends the call with r, or with err if there is one: it is Reply or Fail.
 func (c *Call) Answer(r Response, err error) { c.answer(r, err, false) }

@@ -195,6 +195,7 @@ func TestErrorsAndPanicsBecomeAnswers(t *testing.T) {
 		},
 		{Code: 90003, Lane: lane, Processor: func(context.Context, *Call) { panic("boom") }},
 		{Code: 90004, Lane: NewLane(LaneConfig{}), Processor: func(context.Context, *Call) { panic("bang") }},
+		{Code: 90005, Lane: lane, Processor: func(_ context.Context, c *Call) { c.Fail(nil) }},
 		{Code: codeEcho, Lane: lane, Processor: HandleBody(echo)},
 	}
 	mapErr := func(_ *Config, reg *RegistryConfig) {
@@ -216,6 +217,7 @@ func TestErrorsAndPanicsBecomeAnswers(t *testing.T) {
 		{90002, 17, "gone"},
 		{90003, protocol.SystemError, "internal error in 90003: boom"},
 		{90004, protocol.SystemError, "bang"},
+		{90005, protocol.SystemError, "did not say why"},
 		{codeEcho, protocol.Success, ""},
 	} {
 		got := invoke(t, c, tc.code, nil, nil)
