@@ -49,6 +49,34 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// TestHelpNamesEveryValue: what a flag of an enum takes stands in its help.
+func TestHelpNamesEveryValue(t *testing.T) {
+	t.Parallel()
+	enums := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			taken, ok := f.Value.(field)
+			if !ok || taken.fd.Enum() == nil {
+				return
+			}
+			enums++
+			for i := 1; i < taken.fd.Enum().Values().Len(); i++ { // the first one says nothing
+				name := strings.ToLower(string(taken.fd.Enum().Values().Get(i).Name()))
+				if name = strings.ReplaceAll(name, "_", "-"); !strings.Contains(f.Usage, name) {
+					t.Errorf("%s --%s: %q does not name %s", cmd.CommandPath(), f.Name, f.Usage, name)
+				}
+			}
+		})
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	if walk(command()); enums == 0 {
+		t.Error("no flag is of an enum")
+	}
+}
+
 // What says nothing new: inherited flags, links, flags that many commands have, a section that is empty then.
 var (
 	repeated = regexp.MustCompile(`(?s)### (Options inherited from parent commands|SEE ALSO).*`)
