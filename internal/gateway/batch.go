@@ -31,7 +31,7 @@ type batch struct {
 	door    *door
 	ctx     context.Context
 	topic   string
-	header  func(name string) string
+	header  func(name string) []string
 	results []*v1.PublishResult
 	calls   []batchCall
 	chunk   batchCall                          // not begun yet
@@ -114,7 +114,7 @@ func (d *door) publishBatch(w http.ResponseWriter, r *http.Request) {
 		d.servePlain(w, r)
 		return
 	}
-	b := &batch{door: d, ctx: r.Context(), topic: r.PathValue("topic"), header: r.Header.Get}
+	b := &batch{door: d, ctx: r.Context(), topic: r.PathValue("topic"), header: r.Header.Values}
 	lines := bufio.NewScanner(http.MaxBytesReader(w, r.Body, maxNDJSONBytes))
 	lines.Buffer(make([]byte, 0, 64<<10), int(d.maxBody()))
 	for lines.Scan() && len(b.results) < maxBatchCount {

@@ -115,7 +115,10 @@ func (r *rest) do(method, path, body string, headers ...string) *answer {
 	}
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
-		req.Header.Set(name, value)
+		if name == "Content-Type" {
+			req.Header.Del(name)
+		}
+		req.Header.Add(name, value)
 	}
 	resp, err := r.http.Do(req)
 	if err != nil {

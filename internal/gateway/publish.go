@@ -31,9 +31,18 @@ var contextHeaders = [...]string{"Traceparent", "Tracestate", "Baggage"}
 // carried tells which headers go into the context of a request in plain JSON.
 func carried(name string) (string, bool) { return name, slices.Contains(contextHeaders[:], name) }
 
-// headerOf finds a header that is carried.
-func headerOf(ctx context.Context) func(name string) string {
-	return func(name string) string { return strings.Join(metadata.ValueFromIncomingContext(ctx, name), ",") }
+// dropUnprintable takes out of the headers of a trace what W3C has percent-encoded and gRPC's metadata cannot contain.
+func dropUnprintable(h http.Header) {
+	for _, name := range contextHeaders {
+		if values, has := h[name]; has {
+			h[name] = slices.DeleteFunc(values, func(v string) bool { return strings.ContainsFunc(v, unprintable) })
+		}
+	}
+}
+
+// headerOf finds the values of a header that is carried.
+func headerOf(ctx context.Context) func(name string) []string {
+	return func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) }
 }
 
 // outgoing is a message on its way into a call.
@@ -45,8 +54,8 @@ type outgoing struct {
 }
 
 // outgoing takes a message of a request over. The trace that the request belongs to, in its headers, is kept with it,
-// unless it has one.
-func (d *door) outgoing(topic string, in *v1.NewMessage, header func(name string) string) *outgoing {
+// unless it has one. Several headers of a name are one list.
+func (d *door) outgoing(topic string, in *v1.NewMessage, header func(name string) []string) *outgoing {
 	o := &outgoing{made: time.Now()}
 	o.topic.Name = topic
 	o.m.Topic, o.m.SystemProperties = &o.topic, &o.system
@@ -70,17 +79,15 @@ func (d *door) outgoing(topic string, in *v1.NewMessage, header func(name string
 		o.system.DeliveryTimestamp = timestamppb.New(from.Add(delay.AsDuration()))
 	}
 	for _, name := range contextHeaders {
-		value := header(name)
-		if value == "" {
+		value := strings.Join(header(name), ",")
+		name = strings.ToLower(name)
+		if _, has := o.m.UserProperties[name]; has || value == "" {
 			continue
 		}
-		name = strings.ToLower(name)
-		if _, has := o.m.UserProperties[name]; !has {
-			if o.m.UserProperties == nil {
-				o.m.UserProperties = map[string]string{}
-			}
-			o.m.UserProperties[name] = value
+		if o.m.UserProperties == nil {
+			o.m.UserProperties = map[string]string{}
 		}
+		o.m.UserProperties[name] = value
 	}
 	return o
 }
@@ -173,7 +180,7 @@ func (d *door) publish(w http.ResponseWriter, r *http.Request) {
 	}
 	var out *v1.PublishResult
 	if err == nil {
-		out, err = d.send(r.Context(), d.outgoing(r.PathValue("topic"), in, r.Header.Get))
+		out, err = d.send(r.Context(), d.outgoing(r.PathValue("topic"), in, r.Header.Values))
 	}
 	if err != nil {
 		d.fail(w, err)

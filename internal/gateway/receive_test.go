@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -432,6 +433,39 @@ func receivedInOrder(r *rest, group, topic string) {
 			t.Errorf("received past message %d: %s", i, b.body)
 		}
 		r.post("/v1/groups/"+group+"/messages:ack", handles(a.text("messages.0.receiptHandle")))
+	}
+}
+
+// TestMessagesKeepTheirTrace: whichever way a message comes in, it has its request's trace. What W3C forbids in a header is
+// dropped, and two headers of a name are one list.
+func TestMessagesKeepTheirTrace(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.do(http.MethodPut, "/v1/topics/t", `{"readQueues":1,"writeQueues":1}`, asJSON).want(http.StatusOK)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	trace := []string{
+		"traceparent: " + parent,
+		"tracestate: a=1",
+		"tracestate: b=2",
+		"tracestate: c=ü",
+		"baggage: user=J%C3%BCrgen",
+	}
+	send := func(to, body, typ string) *answer {
+		return r.post("/v1/topics/t/messages"+to, body, append(trace, typ)...)
+	}
+	send("", "raw", "Content-Type: text/plain").want(http.StatusCreated)
+	send("", `{"text":"json"}`, asJSON).want(http.StatusCreated)
+	send(":batch", `{"messages":[{"text":"batch"},{"text":"of two"}]}`, asJSON).want(http.StatusOK)
+	send(":batch", `{"text":"line"}`, "Content-Type: application/x-ndjson").want(http.StatusOK)
+	half := send(":prepare", `{"text":"prepared"}`, asJSON).want(http.StatusCreated)
+	r.post("/v1/transactions/"+half.text("transactionId")+":commit", "").want(http.StatusOK)
+	all := r.get("/v1/topics/t/queues/0/messages").want(http.StatusOK)
+	for i := range 6 {
+		at := fmt.Sprintf("messages.%d.properties.", i)
+		got := []string{all.text(at + "traceparent"), all.text(at + "tracestate"), all.text(at + "baggage")}
+		if !slices.Equal(got, []string{parent, "a=1,b=2", "user=J%C3%BCrgen"}) {
+			t.Errorf("message %d has %q", i, got)
+		}
 	}
 }
 

@@ -174,6 +174,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.recovered(w, r)
 	r.URL.RawPath = r.URL.EscapedPath() // so that it is decoded by whoever splits it, and once
+	dropUnprintable(r.Header)
 	r, err := d.identified(r)
 	if err == nil {
 		err = d.checkQuery(r)
