@@ -245,6 +245,10 @@ func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 		d.mu.Unlock()
 		if err := d.log.Append(&dv.write); err != nil {
 			d.settle(dv, err)
+			if _, busy := errors.AsType[*commitlog.BusyError](err); busy { // nobody passes those in front
+				d.free(batch[n:], false, 0)
+				return
+			}
 		}
 		batch, messages, errs = batch[n:], messages[n:], errs[n:]
 	}

@@ -72,6 +72,34 @@ func TestGroupEnsure(t *testing.T) {
 	}
 }
 
+// A group, or a topic, that is being changed is there, also where none would be created now.
+func TestChangedNamesAreThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *worldConfig) { c.groups.AutoCreateDisabled = true })
+	w.group(t, "g")
+	own := TopicConfig{Name: "a.b", ReadQueueNums: 1, WriteQueueNums: 1, Perm: PermRead | PermWrite}
+	w.topics.EnsureTopic(own, func(*TopicConfig, error) {}) // the broker's own: no client may create it
+	w.st.apply()
+
+	cfg := NewGroupConfig("g")
+	cfg.RetryMaxTimes = 3
+	var put, ensured, changed, sent outcome
+	w.groups.Put(cfg, put.done)
+	w.groups.Ensure("g", ensured.gotGroup)
+	own.Order = true
+	w.topics.EnsureTopic(own, changed.gotTopic)
+	w.sender.Send(sendRequest(own.Name, "b", &sent))
+	w.st.apply()
+	if ensured.want(t, 1, true); ensured.group.RetryMaxTimes != 3 {
+		t.Errorf("the group as it was before: %+v", ensured.group)
+	}
+	if changed.want(t, 1, true); !changed.topic.Order {
+		t.Error("no order")
+	}
+	sent.want(t, 1, true)
+	w.only(t, own.Name, 0)
+}
+
 func TestGroupPutDisableDelete(t *testing.T) {
 	t.Parallel()
 	s := openTables(t, newMemJournal())

@@ -60,6 +60,7 @@ func (b *batch) add(in *v1.NewMessage) {
 	most := min(maxChunkBytes, b.door.cfg.MaxBodyBytes())
 	if o.system.MessageGroup != nil || o.system.Priority != nil || o.system.GetDeliveryTimestamp() != nil ||
 		size > most {
+		b.flush() // what came before is stored before
 		p := b.door.begin(b.ctx, protocol.SendMessageV2, h, o.m.GetBody())
 		b.calls = append(b.calls, batchCall{p, []*v1.PublishResult{result}})
 		return
