@@ -33,6 +33,14 @@ type diskBroker struct {
 
 func openDisk(tb testing.TB, cfg store.Config) *diskBroker {
 	tb.Helper()
+	b := loadDisk(tb, cfg)
+	b.run(tb, b.delays.Run)
+	return b
+}
+
+// loadDisk is openDisk of what nothing runs yet.
+func loadDisk(tb testing.TB, cfg store.Config) *diskBroker {
+	tb.Helper()
 	cfg.StoreHost = testStoreHost
 	st, err := store.Open(cfg)
 	if err != nil {
@@ -66,18 +74,19 @@ func openDisk(tb testing.TB, cfg store.Config) *diskBroker {
 	b.delays = NewDelays(b.topics, stats, st, quiet())
 	st.OnState(message.SpaceTimer, b.delays.OnTimer)
 	st.OnRetain(b.delays.CarryForward)
-	b.run(tb)
 	return b
 }
 
 // run runs the store, and what runs over it; stop ends both in order.
-func (b *diskBroker) run(tb testing.TB) {
+func (b *diskBroker) run(tb testing.TB, more ...func(context.Context) error) {
 	storeCtx, stopStore := context.WithCancel(context.WithoutCancel(tb.Context()))
 	rulesCtx, stopRules := context.WithCancel(storeCtx)
 	var rules, log errgroup.Group
 	log.Go(func() error { return b.store.Run(storeCtx) })
 	rules.Go(func() error { return b.puller.Run(rulesCtx) })
-	rules.Go(func() error { return b.delays.Run(rulesCtx) })
+	for _, run := range more {
+		rules.Go(func() error { return run(rulesCtx) })
+	}
 	b.stop = func() {
 		stopRules()
 		err := rules.Wait()
@@ -258,7 +267,8 @@ func TestDelaysOutliveRetention(t *testing.T) {
 		t.Fatalf("dropped %d segments, %v", dropped, err)
 	}
 	b.stop()
-	b = openDisk(t, cfg)
+	b = loadDisk(t, cfg)
+	b.run(t) // nobody delivers but the test
 	defer b.stop()
 	b.delays.deliver(time.Now().Add(2 * time.Hour))
 	seen := map[string]bool{}

@@ -37,6 +37,14 @@ type waitingDisk struct {
 
 func openWaitingDisk(tb testing.TB, cfg store.Config) *waitingDisk {
 	tb.Helper()
+	b := loadWaitingDisk(tb, cfg)
+	b.run(tb, b.delays.Run)
+	return b
+}
+
+// loadWaitingDisk is openWaitingDisk of what nothing runs yet.
+func loadWaitingDisk(tb testing.TB, cfg store.Config) *waitingDisk {
+	tb.Helper()
 	cfg.StoreHost = testStoreHost
 	st, err := store.Open(cfg)
 	if err != nil {
@@ -84,16 +92,17 @@ func openWaitingDisk(tb testing.TB, cfg store.Config) *waitingDisk {
 	st.OnRetain(b.delays.CarryForward)
 	st.OnState(message.SpaceTransaction, b.tx.OnState)
 	st.OnRetain(b.tx.CarryForward)
-	b.run(tb)
 	return b
 }
 
-func (b *waitingDisk) run(tb testing.TB) {
+func (b *waitingDisk) run(tb testing.TB, more ...func(context.Context) error) {
 	storeCtx, stopStore := context.WithCancel(context.WithoutCancel(tb.Context()))
 	rulesCtx, stopRules := context.WithCancel(storeCtx)
 	var rules, log errgroup.Group
 	log.Go(func() error { return b.store.Run(storeCtx) })
-	rules.Go(func() error { return b.delays.Run(rulesCtx) })
+	for _, run := range more {
+		rules.Go(func() error { return run(rulesCtx) })
+	}
 	rules.Go(func() error { return b.tx.Run(rulesCtx) })
 	b.stop = func() {
 		stopRules()
@@ -260,7 +269,8 @@ func TestWaitingOutlivesRetention(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(cfg.Dir, "index")); err != nil {
 		t.Fatal(err)
 	}
-	b = openWaitingDisk(t, cfg)
+	b = loadWaitingDisk(t, cfg)
+	b.run(t) // nobody delivers but the test
 	defer b.stop()
 	if d, open := b.delays.Stats(), openHalves(b.tx); !d.Counting && d.Waiting != count || open != count {
 		t.Errorf("stats after a restart %+v, %d open", d, open)

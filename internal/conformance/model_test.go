@@ -45,6 +45,7 @@ type modelMessage struct {
 	seen     bool  // somebody got or read it
 	offset   int64 // as answered; -1: not known
 	due      int64 // of delayed ones
+	back     int64 // when the server was there again after its last restart
 	recalled fate
 	half     bool // it waits for a decision
 	ended    fate // of transactions: maybe, when the answer to the decision was lost
@@ -68,7 +69,10 @@ func (x *modelMessage) visible(now int64) fate {
 		return no
 	case x.seen:
 		return yes
-	case x.stored == maybe, x.recalled == maybe, x.ended == maybe, x.typ == delayed && now < x.due+timerLate:
+	case x.stored == maybe,
+		x.recalled == maybe,
+		x.ended == maybe,
+		x.typ == delayed && now < max(x.due, x.back)+timerLate:
 		return maybe
 	default:
 		return yes
@@ -428,7 +432,10 @@ func (m *model) query(queue int32, offset int64) {
 }
 
 // restart takes that the server was killed, or stopped, which writes all that there is to write.
-func (m *model) restart(crash bool) {
+func (m *model) restart(crash bool, now int64) {
+	for _, x := range m.messages {
+		x.back = now
+	}
 	for queue := range m.offsets {
 		switch {
 		case crash:

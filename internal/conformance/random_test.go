@@ -253,7 +253,7 @@ func (r *randomScript) again(crash bool) {
 	r.srv.start()
 	r.dial()
 	for _, m := range r.models {
-		m.restart(crash)
+		m.restart(crash, millis())
 	}
 }
 
