@@ -3,10 +3,15 @@
 package service
 
 import (
+	"errors"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 	"github.com/roquetmq/roquet/internal/remoting"
@@ -80,4 +85,35 @@ func TestWireReplies(t *testing.T) {
 	}
 	h.Properties = "CORRELATION_ID\x01c1\x02REPLY_TO_CLIENT\x01nobody\x02"
 	w.refused(protocol.SystemError, protocol.SendReplyMessage, &h, []byte("42"))
+}
+
+// silent is a client that takes requests and never answers.
+type silent struct{ broker.Channel }
+
+func (silent) Request(
+	_ protocol.Code, _ protocol.Header, _ []byte, timeout time.Duration, done func(*protocol.Command, error),
+) {
+	time.AfterFunc(timeout, func() { done(nil, remoting.ErrTimeout) })
+}
+
+func (silent) OneWay(protocol.Code, protocol.Header, []byte) error { return nil }
+
+// TestRepliesAreNotWaitedForLong: who asked has 10 s to take a reply, as in the original; whoever cannot be asked
+// at all is gone at once.
+func TestRepliesAreNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		push := pushReply(netip.MustParseAddrPort("127.0.0.1:10911"))
+		for _, tt := range []struct {
+			to   broker.Channel
+			want error
+			wait time.Duration
+		}{{silent{}, remoting.ErrTimeout, 10 * time.Second}, {struct{ broker.Channel }{}, remoting.ErrConnClosed, 0}} {
+			begun, got := time.Now(), make(chan error, 1)
+			push(tt.to, &broker.SendRequest{}, "", func(err error) { got <- err })
+			if err := <-got; !errors.Is(err, tt.want) || time.Since(begun) != tt.wait {
+				t.Errorf("after %v: %v, want %v after %v", time.Since(begun), err, tt.want, tt.wait)
+			}
+		}
+	})
 }
