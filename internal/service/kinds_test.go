@@ -167,6 +167,14 @@ func TestWireConflicts(t *testing.T) {
 		"topic", "t", "client_id", "c1", "other_client_id", "c2"); n != 1 {
 		t.Errorf("C069: the metric is %v", n)
 	}
+	third := w.dial()
+	w.heartbeat(third, "c3", "g", "v")
+	all, _ = parsePage(t, w.scrape())
+	told := slices.DeleteFunc(all, func(s series) bool { return s.name != "roquet_group_conflicts" })
+	if n := len(view()); n != 2 || len(told) != 1 || told[0].labels["topic"] != "t" {
+		t.Errorf("%d conflicts of one kind in the view, in metrics %v", n, told)
+	}
+	w.heartbeat(third, "c3", "g", "t")
 	w.heartbeat(second, "c2", "g", "t")
 	if got := view(); len(got) != 0 {
 		t.Errorf("after they agree: %q", got)

@@ -144,10 +144,15 @@ func (m *meters) readStorage(rows *telemetry.Rows) {
 	rows.Add([]string{local, onDisk}, append(append(values, syncs...), int64(stats.SyncTime))...)
 }
 
+// readConflicts tells of each kind of conflict in a group the first one: clients can make any number of them.
 func (m *meters) readConflicts(rows *telemetry.Rows) {
 	m.node.clients.Groups(func(name string, _ *broker.ConsumerGroup) {
+		told := map[broker.ConflictKind]bool{}
 		for _, c := range m.node.clients.ConflictsOf(name) {
-			rows.Add([]string{name, string(c.Kind), c.Topic, c.Members[0].ClientID, c.Members[1].ClientID}, 1)
+			if !told[c.Kind] {
+				rows.Add([]string{name, string(c.Kind), c.Topic, c.Members[0].ClientID, c.Members[1].ClientID}, 1)
+			}
+			told[c.Kind] = true
 		}
 	})
 }
