@@ -2,29 +2,20 @@
 
 package broker
 
-import "time"
+import (
+	"time"
 
-// MaxDelayLevels bounds the table of delay levels: a level is a byte of the timer's key and a queue of the
-// schedule topic.
-const MaxDelayLevels = 255
+	"github.com/roquetmq/roquet/internal/message"
+)
 
-// DelayLevels is the table of delays that messages ask for by number: level 1 is its first entry, MaxDelayLevels
-// its last at most. It is immutable.
+// DelayLevels is the table of delays that messages ask for by number: level 1 is its first entry,
+// message.MaxDelayLevels its last at most. It is immutable.
 type DelayLevels []time.Duration
-
-// DefaultDelayLevels is RocketMQ's table. Source: MessageStoreConfig messageDelayLevel.
-func DefaultDelayLevels() DelayLevels {
-	const s, m, h = time.Second, time.Minute, time.Hour
-	return DelayLevels{
-		1 * s, 5 * s, 10 * s, 30 * s, 1 * m, 2 * m, 3 * m, 4 * m, 5 * m,
-		6 * m, 7 * m, 8 * m, 9 * m, 10 * m, 20 * m, 30 * m, 1 * h, 2 * h,
-	}
-}
 
 // orDefault returns RocketMQ's table in place of an empty one.
 func (l DelayLevels) orDefault() DelayLevels {
 	if len(l) == 0 {
-		return DefaultDelayLevels()
+		return message.DefaultDelays()
 	}
 	return l
 }

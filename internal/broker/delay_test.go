@@ -39,7 +39,7 @@ func TestC078DelayedMessageWaits(t *testing.T) {
 				res.Messages[0].LogOffset != m.LogOffset {
 				t.Errorf("result %+v", res)
 			}
-			levels := DefaultDelayLevels()
+			levels := DelayLevels(nil).orDefault()
 			want := timerKey{
 				due:    m.StoreTimestamp + levels.Delay(level).Milliseconds(),
 				level:  uint8(level),

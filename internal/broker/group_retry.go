@@ -2,7 +2,11 @@
 
 package broker
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
 
 // GroupRetryPolicy says how long a message waits between two attempts. Source: GroupRetryPolicy.java.
 type GroupRetryPolicy struct {
@@ -42,6 +46,6 @@ func (p *GroupRetryPolicy) NextDelay(reconsumeTimes int) int64 {
 		next := p.Customized.Next
 		return next[min(reconsumeTimes+2, len(next)-1)]
 	}
-	levels := DefaultDelayLevels()
+	levels := DelayLevels(message.DefaultDelays())
 	return levels.Delay(levels.Clamp(reconsumeTimes + 3)).Milliseconds()
 }

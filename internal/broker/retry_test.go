@@ -390,7 +390,7 @@ func (w *world) deliverAll(tb fataler, now time.Time) {
 
 func TestDelayLevelsTable(t *testing.T) {
 	t.Parallel()
-	levels := DefaultDelayLevels()
+	levels := DelayLevels(nil).orDefault()
 	if len(levels) != 18 || levels.Delay(1) != time.Second || levels.Delay(18) != 2*time.Hour {
 		t.Fatalf("default table %v", levels)
 	}

@@ -42,7 +42,7 @@ type SenderConfig struct {
 	TraceOff bool
 	// MaxMessageBytes bounds a body, or the body of a batch; 0 means DefaultMaxMessageBytes.
 	MaxMessageBytes int
-	// Levels is the table of delay levels; empty means DefaultDelayLevels.
+	// Levels is the table of delay levels; empty means message.DefaultDelayLevels.
 	Levels DelayLevels
 	// BrokerName is written into recall handles.
 	BrokerName string

@@ -14,9 +14,9 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/roquetmq/roquet/internal/message"
 )
 
 // The roles a process can play. All are on by default; each may run alone.
@@ -30,11 +30,6 @@ const (
 	SyncFlush  = "SYNC_FLUSH"  // after fsync; the default
 	AsyncFlush = "ASYNC_FLUSH" // after write; a power cut may lose the last moments
 )
-
-// DefaultDelayLevels are RocketMQ's 18 delay levels.
-const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-
-const maxDelayLevels = 255 // as the broker's
 
 // hostName is the default broker name: the host's name as far as a broker name may contain it.
 func hostName() string {
@@ -84,7 +79,7 @@ func (c *Config) Validate() error {
 	c.validateListen(bad)
 	c.TLS.validate(bad)
 	c.validateStore(bad)
-	if _, err := ParseDelayLevels(c.Message.DelayLevels); err != nil {
+	if _, err := message.ParseDelayLevels(c.Message.DelayLevels); err != nil {
 		bad("messageDelayLevel", "%v", err)
 	}
 	if c.Metrics.Exporter == "OTLP_GRPC" && c.Metrics.GRPCTarget == "" {
@@ -163,22 +158,4 @@ func (c *Config) validateStore(bad func(string, string, ...any)) {
 	if c.Store.Dir == "" {
 		bad("storePathRootDir", "empty")
 	}
-}
-
-// ParseDelayLevels reads "1s 5s 1m 2h 1d": the delays of levels 1, 2, 3 … Units are s, m, h and d.
-func ParseDelayLevels(text string) ([]time.Duration, error) {
-	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
-	var levels []time.Duration
-	for word := range strings.FieldsSeq(text) {
-		unit, known := units[word[len(word)-1]]
-		n, err := strconv.ParseUint(word[:len(word)-1], 10, 64)
-		if err != nil || !known || n > uint64(100*365*24*time.Hour/unit) {
-			return nil, fmt.Errorf("%q is no delay: wanted a number and one of s, m, h, d", word)
-		}
-		levels = append(levels, time.Duration(n)*unit)
-	}
-	if len(levels) == 0 || len(levels) > maxDelayLevels {
-		return nil, fmt.Errorf("%d levels: wanted 1 to %d", len(levels), maxDelayLevels)
-	}
-	return levels, nil
 }

@@ -4,7 +4,11 @@
 
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/roquetmq/roquet/internal/message"
+)
 
 // Config is the whole configuration. New fills in defaults; a value that was read is checked by Validate. It
 // is not changed after start, except through a copy that the owner swaps in.
@@ -201,7 +205,7 @@ func New() *Config {
 		},
 		Message: Message{
 			MaxSizeBytes:    4 << 20,
-			DelayLevels:     DefaultDelayLevels,
+			DelayLevels:     message.DefaultDelayLevels,
 			PropertyFilter:  true,
 			Recall:          true,
 			QueryMaxNum:     32,

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	v2 "github.com/roquetmq/roquet/api/proto/apache/rocketmq/v2"
-	"github.com/roquetmq/roquet/internal/protocol"
+	"github.com/roquetmq/roquet/internal/message"
 )
 
 // What clients are told to do. Source: ProxyConfig.java.
@@ -44,9 +44,7 @@ func (g *Group) retryPolicy() *v2.RetryPolicy {
 	}
 	backoff, rests := &v2.CustomizedBackoff{}, g.Rests
 	if len(rests) == 0 {
-		for _, millis := range protocol.DelayLevelRests() {
-			rests = append(rests, time.Duration(millis)*time.Millisecond)
-		}
+		rests = message.DefaultDelays()
 	}
 	for _, rest := range rests {
 		backoff.Next = append(backoff.Next, durationpb.New(rest))

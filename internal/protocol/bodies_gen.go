@@ -356,13 +356,9 @@ func (b *GroupRetryPolicy) fields(c *bodyCodec) {
 	c.optText("type", &b.Type)
 }
 
-// CustomizedRetryPolicy is a table of rests.
+// CustomizedRetryPolicy is a table of rests; without any it stands for the table of the delay levels.
 type CustomizedRetryPolicy struct {
 	NextMillis []int64
-}
-
-func (b *CustomizedRetryPolicy) setDefaults() {
-	*b = CustomizedRetryPolicy{NextMillis: DelayLevelRests()}
 }
 
 func (b *CustomizedRetryPolicy) fields(c *bodyCodec) {

@@ -34,15 +34,6 @@ const (
 	RetryExponential = "EXPONENTIAL"
 )
 
-// DelayLevelRests is the table of the delay levels in ms, 1s to 2h: how long a message rests between tries when its
-// group says nothing. Source: CustomizedRetryPolicy.java.
-func DelayLevelRests() []int64 {
-	return []int64{
-		1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000,
-		420_000, 480_000, 540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
-	}
-}
-
 // timeField writes a time as a number and, under a second name, as the date UtilAll.java makes of it.
 func (c *bodyCodec) timeField(name, dateName string, millis *int64) {
 	value(c, name, millis, int64Value)

@@ -62,12 +62,18 @@ func TestWireGroups(t *testing.T) {
 	t.Parallel()
 	w := startWire(t, nil)
 	w.ok(protocol.UpdateAndCreateSubscriptionGroupList, nil, []byte(`{"groupConfigList":[{"groupName":"g1"},`+
+		`{"groupName":"g3","groupRetryPolicy":{"type":"CUSTOMIZED","customizedRetryPolicy":{}}},`+
 		`{"groupName":"g2","retryMaxTimes":3,"groupRetryPolicy":{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":1000}}}]}`))
 	g2 := body[protocol.SubscriptionGroupConfig](t, w.ok(protocol.GetSubscriptionGroupConfig,
 		&protocol.GetSubscriptionGroupConfigRequestHeader{Group: "g2"}, nil))
 	policy := g2.GroupRetryPolicy.ExponentialRetryPolicy
 	if g2.RetryMaxTimes != 3 || policy == nil || policy.InitialMillis != 1000 || policy.MaxMillis != 7_200_000 {
 		t.Errorf("g2 is %+v", g2)
+	}
+	g3 := body[protocol.SubscriptionGroupConfig](t, w.ok(protocol.GetSubscriptionGroupConfig,
+		&protocol.GetSubscriptionGroupConfigRequestHeader{Group: "g3"}, nil))
+	if rests := g3.GroupRetryPolicy.CustomizedRetryPolicy.NextMillis; len(rests) != 18 || rests[17] != 7_200_000 {
+		t.Errorf("g3 rests %v", rests)
 	}
 	w.refused(protocol.SubscriptionGroupNotExist, protocol.GetSubscriptionGroupConfig,
 		&protocol.GetSubscriptionGroupConfigRequestHeader{Group: "none"}, nil)

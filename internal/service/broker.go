@@ -144,7 +144,7 @@ func (n *node) loadTables(cfg *config.Config) (err error) {
 // makeSenders makes what stores messages.
 func (n *node) makeSenders(cfg *config.Config) error {
 	st, log, self := n.store, n.log, n.self
-	levels, err := config.ParseDelayLevels(cfg.Message.DelayLevels)
+	levels, err := message.ParseDelayLevels(cfg.Message.DelayLevels)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
@@ -92,6 +93,11 @@ func (s groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenReques
 // groupOf and groupBody turn one form of a group's config into the other: both have the JSON that clients know.
 func groupOf(g *protocol.SubscriptionGroupConfig) (cfg broker.GroupConfig, err error) {
 	err = json.Unmarshal(protocol.EncodeBody(g), &cfg)
+	if p := cfg.RetryPolicy.Customized; p != nil && len(p.Next) == 0 { // as CustomizedRetryPolicy.java has it
+		for _, rest := range message.DefaultDelays() {
+			p.Next = append(p.Next, rest.Milliseconds())
+		}
+	}
 	return cfg, err
 }
 

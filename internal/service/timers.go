@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
+	"github.com/roquetmq/roquet/internal/message"
 	"github.com/roquetmq/roquet/internal/protocol"
 )
 
@@ -24,7 +25,7 @@ func (s timerRequests) levels(fn func(level int, at, end int64)) error {
 	if err != nil {
 		return err
 	}
-	for level := 1; level <= broker.MaxDelayLevels; level++ {
+	for level := 1; level <= message.MaxDelayLevels; level++ {
 		_, end, ok := s.store.Bounds(broker.ScheduleTopic, int32(level-1))
 		if !ok {
 			continue
