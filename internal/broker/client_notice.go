@@ -116,17 +116,13 @@ func (m *member) misfits(other *member) (keys []conflictKey) {
 func (c *Clients) ConflictsOf(group string) (found []Conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g, ok := c.consumers.Load(group)
-	if !ok {
-		return nil
-	}
 	seen := map[conflictKey]bool{}
-	members := ordered(g.members)
+	members := ordered(c.membersLocked(group))
 	for i, m := range members {
 		for _, key := range m.misfits(members[max(i-1, 0)]) {
 			if i > 0 && !seen[key] {
 				seen[key] = true
-				found = append(found, g.conflict(key, members[i-1], m))
+				found = append(found, key.of(group, members[i-1], m))
 			}
 		}
 	}
@@ -158,9 +154,9 @@ func (g *consumerGroup) warn(key conflictKey, a, b *member, now time.Time, after
 		g.warned = map[conflictKey]time.Time{}
 	}
 	g.warned[key] = now
-	after.conflicts = append(after.conflicts, g.conflict(key, a, b))
+	after.conflicts = append(after.conflicts, key.of(g.name, a, b))
 }
 
-func (g *consumerGroup) conflict(key conflictKey, a, b *member) Conflict {
-	return Conflict{Kind: key.kind, Group: g.name, Topic: key.topic, Members: [2]Member{a.public(), b.public()}}
+func (k conflictKey) of(group string, a, b *member) Conflict {
+	return Conflict{Kind: k.kind, Group: group, Topic: k.topic, Members: [2]Member{a.public(), b.public()}}
 }

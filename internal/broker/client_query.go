@@ -55,23 +55,22 @@ func (c *Clients) GroupsOf(topic string) []string {
 func (c *Clients) Members(group string) []Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g, ok := c.consumers.Load(group)
-	if !ok {
-		return nil
+	return public(c.membersLocked(group))
+}
+
+func (c *Clients) membersLocked(group string) map[uint64]*member {
+	if g, ok := c.consumers.Load(group); ok {
+		return g.members
 	}
-	return public(g.members)
+	return nil
 }
 
 // Member returns the newest connection of the client in a consumer group.
 func (c *Clients) Member(group, clientID string) (Member, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g, ok := c.consumers.Load(group)
-	if !ok {
-		return Member{}, false
-	}
 	var newest *member
-	for _, m := range g.members {
+	for _, m := range c.membersLocked(group) {
 		if m.clientID == clientID && (newest == nil || m.order > newest.order) {
 			newest = m
 		}

@@ -181,14 +181,16 @@ func (t *holds) woken(w *store.Waiter) {
 	}
 }
 
-// leave ends a hold that something else than Wake ended. h is in stateLeaving.
-func (t *holds) leave(h *held) {
-	if !t.await.Cancel(&h.waiter) {
-		return // Wake was called or is about to be: it lets h go on
+// leave ends holds that something else than Wake ended. They are in stateLeaving.
+func (t *holds) leave(all ...*held) {
+	for _, h := range all {
+		if !t.await.Cancel(&h.waiter) {
+			continue // Wake was called or is about to be: it lets h go on
+		}
+		t.mu.Lock()
+		t.readyLocked(h, h.reason)
+		t.mu.Unlock()
 	}
-	t.mu.Lock()
-	t.readyLocked(h, h.reason)
-	t.mu.Unlock()
 }
 
 // readyLocked puts h at the end of the list of those that go on.
@@ -226,9 +228,7 @@ func (t *holds) disconnected(peer uint64) {
 		}
 	}
 	t.mu.Unlock()
-	for _, h := range leaving {
-		t.leave(h)
-	}
+	t.leave(leaving...)
 }
 
 // moved lets those held requests go on that match.
@@ -246,9 +246,7 @@ func (t *holds) moved(match func(owner any) bool) {
 		}
 	}
 	t.mu.Unlock()
-	for _, h := range leaving {
-		t.leave(h)
-	}
+	t.leave(leaving...)
 }
 
 // work lets requests go on until Run stops and none waits.

@@ -90,9 +90,7 @@ func (t *holds) watchDeadlines(ctx context.Context) {
 			t.mu.Lock()
 			expired := t.expireLocked(t.now())
 			t.mu.Unlock()
-			for _, h := range expired {
-				t.leave(h)
-			}
+			t.leave(expired...)
 		}
 	}
 }
@@ -104,7 +102,5 @@ func (t *holds) stop() {
 	all := t.expireLocked(due.Never - 1)
 	t.mu.wake.Broadcast()
 	t.mu.Unlock()
-	for _, h := range all {
-		t.leave(h)
-	}
+	t.leave(all...)
 }

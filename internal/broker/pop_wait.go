@@ -251,16 +251,12 @@ func (p *Popper) hold(req *PopRequest) (outcome PopOutcome, held bool) {
 // wake lets a receive go on that waited.
 func (p *Popper) wake(h *held, why wakeReason) {
 	req, _ := h.owner.(*PopRequest)
-	switch why {
-	case wakeGone:
-		req.woken = true
+	req.woken = req.woken || why != wakeQueued
+	if why == wakeGone {
 		p.end(req, ErrCanceled)
-	case wakeQueued:
-		p.again(req, false)
-	default:
-		req.woken = true
-		p.again(req, why == wakeTimeUp)
+		return
 	}
+	p.again(req, why == wakeTimeUp)
 }
 
 // PollingCount returns how many receives of the group wait for exactly the queue, or for AllQueues.

@@ -192,16 +192,14 @@ func (p *Puller) hold(req *PullRequest) bool {
 // wake lets a pull go on that waited.
 func (p *Puller) wake(h *held, why wakeReason) {
 	req, _ := h.owner.(*PullRequest)
-	switch why {
-	case wakeGone:
+	group, ok := p.groups.Lookup(req.Group)
+	req.group = group
+	switch {
+	case why == wakeGone:
 		p.finish(req, ErrCanceled)
-	case wakeQueued:
-		group, ok := p.groups.Lookup(req.Group)
-		if !ok {
-			p.finish(req, NoGroup(req.Group))
-			return
-		}
-		req.group = group
+	case !ok:
+		p.finish(req, NoGroup(req.Group))
+	case why == wakeQueued:
 		p.first(req)
 	default:
 		p.again(req, why == wakeTimeUp)
@@ -212,12 +210,6 @@ func (p *Puller) wake(h *held, why wakeReason) {
 // meanwhile. Messages that the pull does not want move its offset on, so that they are not looked at a second
 // time; when time is up the consumer is told where it has come to.
 func (p *Puller) again(req *PullRequest, last bool) {
-	group, ok := p.groups.Lookup(req.Group)
-	if !ok {
-		p.finish(req, NoGroup(req.Group))
-		return
-	}
-	req.group = group
 	if err := p.prepare(req); err != nil {
 		p.finish(req, err)
 		return

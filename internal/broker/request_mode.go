@@ -56,11 +56,10 @@ func (m *RequestModes) Put(group, topic string, mode RequestMode, done func(erro
 
 // All calls fn for every mode that was set.
 func (m *RequestModes) All(fn func(group, topic string, mode RequestMode)) {
-	for _, name := range m.table.sorted() {
+	names, modes := m.table.sorted()
+	for _, name := range names {
 		group, topic, _ := strings.Cut(name, requestModeMark)
-		if mode, ok := m.table.live.Load(name); ok {
-			fn(group, topic, *mode)
-		}
+		fn(group, topic, *modes[name])
 	}
 }
 

@@ -376,24 +376,18 @@ func (t *table[V]) newestLocked(name string) (*V, *edition) {
 	return v, nil
 }
 
-// sorted returns all names in order.
-func (t *table[V]) sorted() []string {
-	names := make([]string, 0, t.live.Size())
-	for name := range t.live.All() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+// sorted returns all names, in order, and their values.
+func (t *table[V]) sorted() ([]string, map[string]*V) {
+	live := xsync.ToPlainMap(t.live)
+	return slices.Sorted(maps.Keys(live)), live
 }
 
 // all returns every value, ordered by name.
 func (t *table[V]) all() []*V {
-	names := t.sorted()
-	all := make([]*V, 0, len(names))
-	for _, name := range names {
-		if v, ok := t.live.Load(name); ok {
-			all = append(all, v)
-		}
+	names, live := t.sorted()
+	all := make([]*V, len(names))
+	for i, name := range names {
+		all[i] = live[name]
 	}
 	return all
 }

@@ -41,20 +41,14 @@ func (a *api) PullMessage(req *v2.PullMessageRequest, stream pullStream) error {
 	if err != nil {
 		head = emptyStatus(err)
 	}
-	answers := []*v2.PullMessageResponse{{Content: &v2.PullMessageResponse_Status{Status: head}}}
-	for _, m := range found {
-		answers = append(answers, &v2.PullMessageResponse{Content: &v2.PullMessageResponse_Message{Message: m}})
+	err = stream.Send(&v2.PullMessageResponse{Content: &v2.PullMessageResponse_Status{Status: head}})
+	for i := 0; i < len(found) && err == nil; i++ {
+		err = stream.Send(&v2.PullMessageResponse{Content: &v2.PullMessageResponse_Message{Message: found[i]}})
 	}
-	if next >= 0 {
-		end := &v2.PullMessageResponse_NextOffset{NextOffset: next}
-		answers = append(answers, &v2.PullMessageResponse{Content: end})
+	if next >= 0 && err == nil {
+		err = stream.Send(&v2.PullMessageResponse{Content: &v2.PullMessageResponse_NextOffset{NextOffset: next}})
 	}
-	for _, answer := range answers {
-		if err := stream.Send(answer); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // pull returns messages and the offset to go on at, -1 when that is not known.

@@ -170,10 +170,18 @@ type settleCall struct {
 	answer protocol.ChangeInvisibleTimeResponseHeader
 }
 
-func newSettle(c *call, group, topic string, handle pop.Handle, done func(*broker.SettleRequest, error)) *settleCall {
+// settle has do settle the message of a handle, if that could be read.
+func settle(
+	c *call, group, topic string, handle pop.Handle, err error,
+	do func(*broker.SettleRequest), done func(*broker.SettleRequest, error),
+) {
+	if err != nil {
+		c.Fail(err)
+		return
+	}
 	r := &settleCall{call: c, handle: [1]pop.Handle{handle}}
 	r.Group, r.Topic, r.Handles, r.Owner, r.Done = group, topic, r.handle[:], r, done
-	return r
+	do(&r.SettleRequest)
 }
 
 // settled is what came of the one message of a request.
@@ -186,11 +194,7 @@ func settled(req *broker.SettleRequest, err error) error {
 
 func (s popRequests) ack(c *call, h *protocol.AckMessageRequestHeader) {
 	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	s.popper.Ack(&newSettle(c, h.ConsumerGroup, h.Topic, handle, ackDone).SettleRequest)
+	settle(c, h.ConsumerGroup, h.Topic, handle, err, s.popper.Ack, ackDone)
 }
 
 // ackDone answers without a header; it is for what forwards a message as well.
@@ -287,30 +291,23 @@ func refusedHandle(err error) *protocol.Error {
 // changeInvisible sets when a message is seen again; a negative time leaves that to the group's retry policy.
 func (s popRequests) changeInvisible(c *call, h *protocol.ChangeInvisibleTimeRequestHeader) {
 	handle, err := handleOf(h.ExtraInfo, h.QueueID, h.Offset)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
+	settle(c, h.ConsumerGroup, h.Topic, handle, err, s.renew(h.InvisibleTime, h.Suspend), renewDone)
 }
 
 // renewReceipt is changeInvisible for a door's handle.
 func (s popRequests) renewReceipt(c *call, h *protocol.RenewReceiptRequestHeader) {
 	handle, err := pop.ParseHandle(h.Handle)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	s.renew(c, h.ConsumerGroup, h.Topic, handle, h.InvisibleTime, h.Suspend)
+	settle(c, h.ConsumerGroup, h.Topic, handle, err, s.renew(h.InvisibleTime, h.Suspend), renewDone)
 }
 
-func (s popRequests) renew(c *call, group, topic string, handle pop.Handle, invisibleMillis int64, suspend bool) {
-	r := newSettle(c, group, topic, handle, renewDone)
-	r.Invisible, r.Suspend = millis(invisibleMillis), suspend
-	if invisibleMillis < 0 {
-		r.Invisible = broker.RetryPolicyDelay
+func (s popRequests) renew(invisibleMillis int64, suspend bool) func(*broker.SettleRequest) {
+	return func(r *broker.SettleRequest) {
+		r.Invisible, r.Suspend = millis(invisibleMillis), suspend
+		if invisibleMillis < 0 {
+			r.Invisible = broker.RetryPolicyDelay
+		}
+		s.popper.ChangeInvisible(r)
 	}
-	s.popper.ChangeInvisible(&r.SettleRequest)
 }
 
 func renewDone(req *broker.SettleRequest, err error) {
@@ -329,11 +326,7 @@ func renewDone(req *broker.SettleRequest, err error) {
 // sendBack answers CONSUMER_SEND_MSG_BACK of a door's handle.
 func (s popRequests) sendBack(c *call, h *protocol.ForwardReceiptRequestHeader) {
 	handle, err := pop.ParseHandle(h.Handle)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	s.popper.ForwardToDLQ(&newSettle(c, h.ConsumerGroup, h.Topic, handle, ackDone).SettleRequest)
+	settle(c, h.ConsumerGroup, h.Topic, handle, err, s.popper.ForwardToDLQ, ackDone)
 }
 
 // notification is answered when there is something to receive, or when the client's time is up.

@@ -80,10 +80,6 @@ func (s replyRequests) reply(c *call, h *protocol.SendMessageRequestHeader) {
 	r.fill(c, h, false)
 	r.Owner = pushing{h.ProducerGroup, h.DefaultTopic}
 	s.replies.Reply(&r.SendRequest, func(req *broker.SendRequest, stored bool, err error) {
-		if err != nil {
-			c.FailLater(err)
-			return
-		}
 		answer := &protocol.SendMessageResponseHeader{
 			MsgID: "0", MsgRegion: s.region, TraceOn: protocol.Some(s.traceOn),
 		}
@@ -92,7 +88,7 @@ func (s replyRequests) reply(c *call, h *protocol.SendMessageRequestHeader) {
 			answer.MsgID, answer.QueueID = string(result.AppendMsgID(nil)), result.QueueID
 			answer.QueueOffset, answer.TransactionID = int64(result.QueueOffset), result.UniqueKey
 		}
-		c.ReplyLater(remoting.Response{Header: answer})
+		c.AnswerLater(remoting.Response{Header: answer}, err)
 	})
 }
 
