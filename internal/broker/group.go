@@ -181,11 +181,8 @@ func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 	}}, NoGroup, done)
 }
 
-// Put creates or changes a group. cfg.Attributes are changes, as with Topics.Put.
+// PutAll creates or changes groups, all or none. Their Attributes are changes, as with Topics.Put.
 // Errors: *Refusal and those of the store.
-func (g *Groups) Put(cfg GroupConfig, done func(error)) { g.PutAll([]GroupConfig{cfg}, done) }
-
-// PutAll is Put of several groups at once: all are stored, or none.
 func (g *Groups) PutAll(cfgs []GroupConfig, done func(error)) {
 	edits := make([]edit[GroupConfig], 0, len(cfgs))
 	for _, cfg := range cfgs {

@@ -84,7 +84,7 @@ func TestChangedNamesAreThere(t *testing.T) {
 	cfg := NewGroupConfig("g")
 	cfg.RetryMaxTimes = 3
 	var put, ensured, changed, sent outcome
-	w.groups.Put(cfg, put.done)
+	w.groups.PutAll([]GroupConfig{cfg}, put.done)
 	w.groups.Ensure("g", ensured.gotGroup)
 	own.Order = true
 	w.topics.EnsureTopic(own, changed.gotTopic)
@@ -107,16 +107,16 @@ func TestGroupPutDisableDelete(t *testing.T) {
 	cfg.RetryMaxTimes = 5
 	cfg.Attributes = map[string]string{"+priority.factor": "50"}
 	var put, bad, name, disabled, deleted outcome
-	s.groups.Put(cfg, put.done)
+	s.groups.PutAll([]GroupConfig{cfg}, put.done)
 	s.journal.apply(t, nil)
 	put.want(t, 1, true)
 	cfg.Attributes = map[string]string{"+priority.factor": "101"}
-	s.groups.Put(cfg, bad.done)
+	s.groups.PutAll([]GroupConfig{cfg}, bad.done)
 	bad.want(t, 1, false)
 	s.groups.PutAll([]GroupConfig{NewGroupConfig("h"), NewGroupConfig("a.b")}, name.done)
 	name.want(t, 1, false)
 	cfg.ConsumeEnable, cfg.Attributes = false, nil
-	s.groups.Put(cfg, disabled.done)
+	s.groups.PutAll([]GroupConfig{cfg}, disabled.done)
 	s.journal.apply(t, nil)
 	disabled.want(t, 1, true)
 	got, _ := s.groups.Lookup("g")
@@ -308,7 +308,7 @@ func TestHeartbeatTellsRetryTopicOfOrderAndQuietGroups(t *testing.T) {
 	cfg := NewGroupConfig("g")
 	cfg.NotifyConsumerIDsChangedEnable, cfg.RetryQueueNums = false, 3
 	var put, beaten outcome
-	s.groups.Put(cfg, put.done)
+	s.groups.PutAll([]GroupConfig{cfg}, put.done)
 	s.journal.apply(t, nil)
 	notices := 0
 	clients := NewClients(ClientsConfig{Logger: quiet(), Notify: func(string, []Channel) { notices++ }})

@@ -86,7 +86,7 @@ func (d *popDisk) setUp(tb testing.TB, queues int32) {
 				Name: "T", ReadQueueNums: queues, WriteQueueNums: queues, Perm: PermRead | PermWrite,
 			}, done)
 		},
-		func(done func(error)) { d.groups.Put(NewGroupConfig("g"), done) },
+		func(done func(error)) { d.groups.PutAll([]GroupConfig{NewGroupConfig("g")}, done) },
 	} {
 		ended := make(chan error, 1)
 		change(func(err error) { ended <- err })

@@ -411,7 +411,7 @@ func TestChangesDoNotHideNames(t *testing.T) {
 		w.topics.table.change(name, func(*TopicConfig) (*TopicConfig, error) { return &changed, nil }, put.done)
 		group := NewGroupConfig("g")
 		group.RetryMaxTimes = int32(3 + i)
-		w.groups.Put(group, put.done)
+		w.groups.PutAll([]GroupConfig{group}, put.done)
 		w.mustSend(t, name, "b")
 	}
 	put.want(t, 4, true)

@@ -100,7 +100,7 @@ func (w *world) group(tb fataler, name string, change ...func(*GroupConfig)) {
 		fn(&cfg)
 	}
 	var o outcome
-	w.groups.Put(cfg, o.done)
+	w.groups.PutAll([]GroupConfig{cfg}, o.done)
 	w.st.apply()
 	o.want(tb, 1, true)
 }

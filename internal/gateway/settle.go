@@ -36,15 +36,17 @@ func parseHandle(text string) (*handle, error) {
 }
 
 // hide hides a message for another while and renews the handle. With suspend the next delivery is no attempt.
-func (d *door) hide(ctx context.Context, group string, h *handle, invisible time.Duration, suspend bool) error {
-	answer, err := d.call(ctx, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{
-		ConsumerGroup: group, Topic: h.topic, Handle: h.receipt,
-		InvisibleTime: invisible.Milliseconds(), Suspend: suspend,
-	}, nil)
-	if r, ok := answer.Header.(*protocol.ReceiptsResponseHeader); ok && err == nil {
-		h.receipt = r.Handles[0]
+func (d *door) hide(ctx context.Context, group string, invisible time.Duration, suspend bool) func(*handle) error {
+	return func(h *handle) error {
+		answer, err := d.call(ctx, protocol.ChangeMessageInvisibleTime, &protocol.RenewReceiptRequestHeader{
+			ConsumerGroup: group, Topic: h.topic, Handle: h.receipt,
+			InvisibleTime: invisible.Milliseconds(), Suspend: suspend,
+		}, nil)
+		if r, ok := answer.Header.(*protocol.ReceiptsResponseHeader); ok && err == nil {
+			h.receipt = r.Handles[0]
+		}
+		return err
 	}
-	return err
 }
 
 // handleError turns what can never succeed into INVALID_RECEIPT_HANDLE.
@@ -96,7 +98,7 @@ func handlesOf(list []*v1.Message) (texts []string) {
 // fails they have it after the invisible time.
 func (d *door) giveBack(ctx context.Context, group string, lost []*v1.Message) {
 	ctx = context.WithoutCancel(ctx)
-	_, _ = d.settle(handlesOf(lost), func(h *handle) error { return d.hide(ctx, group, h, 0, true) })
+	_, _ = d.settle(handlesOf(lost), d.hide(ctx, group, 0, true))
 }
 
 func (d *door) Ack(ctx context.Context, in *v1.AckRequest) (*v1.SettleResponse, error) {
@@ -116,9 +118,7 @@ func (d *door) Nack(ctx context.Context, in *v1.NackRequest) (*v1.SettleResponse
 	if err != nil {
 		return nil, err
 	}
-	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
-		return d.hide(ctx, in.GetGroup(), h, delay, false)
-	})
+	return d.settle(in.GetReceiptHandles(), d.hide(ctx, in.GetGroup(), delay, false))
 }
 
 func (d *door) Extend(ctx context.Context, in *v1.ExtendRequest) (*v1.SettleResponse, error) {
@@ -126,9 +126,7 @@ func (d *door) Extend(ctx context.Context, in *v1.ExtendRequest) (*v1.SettleResp
 	if err != nil {
 		return nil, err
 	}
-	return d.settle(in.GetReceiptHandles(), func(h *handle) error {
-		return d.hide(ctx, in.GetGroup(), h, invisible, false)
-	})
+	return d.settle(in.GetReceiptHandles(), d.hide(ctx, in.GetGroup(), invisible, false))
 }
 
 // DeadLetter moves messages to the dead letters of their group. Source: ForwardMessageToDLQActivity.java.

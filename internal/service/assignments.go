@@ -25,12 +25,10 @@ func (s assignmentRequests) query(c *call, body *protocol.QueryAssignmentRequest
 	mode, _ := s.requestModes.Lookup(body.ConsumerGroup, body.Topic)
 	said := &protocol.QueryAssignmentResponseBody{}
 	if queues, ok := s.share(c.Context(), body, mode); ok {
-		said.MessageQueueAssignments = make([]protocol.MessageQueueAssignment, 0, len(queues))
-		for _, q := range queueBodies(queues) {
-			said.MessageQueueAssignments = append(said.MessageQueueAssignments, protocol.MessageQueueAssignment{
-				MessageQueue: q, Mode: modeBody(mode),
+		said.MessageQueueAssignments = mapped(queueBodies(queues),
+			func(q protocol.MessageQueue) protocol.MessageQueueAssignment {
+				return protocol.MessageQueueAssignment{MessageQueue: q, Mode: modeBody(mode)}
 			})
-		}
 	}
 	return withBody(said)
 }

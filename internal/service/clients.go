@@ -37,9 +37,7 @@ func heartbeatOf(c *call, body *protocol.HeartbeatData) *broker.Heartbeat {
 		Version: c.Version, Fingerprint: body.HeartbeatFingerprint,
 		WithoutSubscriptions: body.WithoutSub,
 	}
-	for _, producer := range body.ProducerDataSet {
-		hb.Producers = append(hb.Producers, producer.GroupName)
-	}
+	hb.Producers = mapped(body.ProducerDataSet, func(p protocol.ProducerData) string { return p.GroupName })
 	for i := range body.ConsumerDataSet {
 		data := &body.ConsumerDataSet[i]
 		consumer := broker.ConsumerData{

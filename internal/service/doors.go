@@ -89,9 +89,7 @@ func (d door) Group(name string) (grpcapi.Group, bool) {
 			g.Initial, g.Max, g.Multiplier = millis(p.Initial), millis(p.Max), p.Multiplier
 		}
 	} else if p := cfg.RetryPolicy.Customized; p != nil {
-		for _, rest := range p.Next {
-			g.Rests = append(g.Rests, millis(rest))
-		}
+		g.Rests = mapped(p.Next, millis)
 	}
 	return g, true
 }

@@ -5,6 +5,7 @@ package service
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/roquetmq/roquet/internal/broker"
 	"github.com/roquetmq/roquet/internal/message"
@@ -20,12 +21,7 @@ import (
 type groupRequests struct{ *node }
 
 func (s groupRequests) update(c *call, body *protocol.SubscriptionGroupConfig) {
-	cfg, err := groupOf(body)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	s.groups.Put(cfg, replyTo(c))
+	s.updateList(c, &protocol.SubscriptionGroupList{GroupConfigList: []protocol.SubscriptionGroupConfig{*body}})
 }
 
 func (s groupRequests) updateList(c *call, body *protocol.SubscriptionGroupList) {
@@ -94,9 +90,7 @@ func (s groupRequests) forbidden(c *call, h *protocol.UpdateGroupForbiddenReques
 func groupOf(g *protocol.SubscriptionGroupConfig) (cfg broker.GroupConfig, err error) {
 	err = json.Unmarshal(protocol.EncodeBody(g), &cfg)
 	if p := cfg.RetryPolicy.Customized; p != nil && len(p.Next) == 0 { // as CustomizedRetryPolicy.java has it
-		for _, rest := range message.DefaultDelays() {
-			p.Next = append(p.Next, rest.Milliseconds())
-		}
+		p.Next = mapped(message.DefaultDelays(), time.Duration.Milliseconds)
 	}
 	return cfg, err
 }

@@ -84,10 +84,7 @@ func (s userRequests) get(_ *call, h *p.GetUserRequestHeader) (answer, error) {
 }
 
 func (s userRequests) list(_ *call, h *p.ListUsersRequestHeader) (answer, error) {
-	infos := []p.UserInfo{}
-	for _, u := range s.users.Users(h.Filter) {
-		infos = append(infos, p.UserInfo(u))
-	}
+	infos := mapped(s.users.Users(h.Filter), func(u auth.User) p.UserInfo { return p.UserInfo(u) })
 	return answer{Body: p.EncodeBodies(infos)}, nil
 }
 
@@ -128,10 +125,8 @@ func (s userRequests) getACL(_ *call, h *p.GetAclRequestHeader) (answer, error) 
 }
 
 func (s userRequests) listACL(_ *call, h *p.ListAclsRequestHeader) (answer, error) {
-	infos := []p.AclInfo{}
-	for _, acl := range s.users.ACLs(h.SubjectFilter, h.ResourceFilter) {
-		infos = append(infos, aclInfo(&acl))
-	}
+	acls := s.users.ACLs(h.SubjectFilter, h.ResourceFilter)
+	infos := mapped(acls, func(acl auth.ACL) p.AclInfo { return aclInfo(&acl) })
 	return answer{Body: p.EncodeBodies(infos)}, nil
 }
 
