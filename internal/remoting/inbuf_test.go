@@ -276,7 +276,7 @@ func TestLargeFramesFinish(t *testing.T) {
 // TestScarceMemoryHurries: frames that trickle must not keep the read memory from a neighbour who sends his at once.
 func TestScarceMemoryHurries(t *testing.T) {
 	t.Parallel()
-	limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 2 * time.Second, MaxFrameBytes: 1 << 20}
+	limits := Limits{ReadMemoryBytes: 1 << 20, FrameTimeout: 8 * time.Second, MaxFrameBytes: 1 << 20}
 	h := start(t, echoRoutes(), withLimits(limits))
 	frame := frameOf(codeEcho, 1, nil, make([]byte, 900<<10))
 	var trickling sync.WaitGroup
