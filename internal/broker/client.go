@@ -142,6 +142,7 @@ type Clients struct {
 		// groupsOf lists what a channel is in, so that its end costs nothing else.
 		groupsOf map[uint64]*channelGroups
 		pending  map[string]*consumerGroup // groups with a notice to send
+		turns    map[uint64][]func()       // by channel whose heartbeat waits: what came from it since
 	}
 }
 
@@ -161,7 +162,35 @@ func NewClients(cfg ClientsConfig) *Clients {
 	c.mu.byClient = map[string]*member{}
 	c.mu.groupsOf = map[uint64]*channelGroups{}
 	c.mu.pending = map[string]*consumerGroup{}
+	c.mu.turns = map[uint64][]func(){}
 	return c
+}
+
+// inTurn calls act when all that came from the channel before is over, which endTurn says. So a client that leaves
+// while a heartbeat of it waits is gone after that.
+func (c *Clients) inTurn(id uint64, act func()) {
+	c.mu.Lock()
+	waiting, busy := c.mu.turns[id]
+	if busy {
+		waiting = append(waiting, act)
+	}
+	c.mu.turns[id] = waiting
+	c.mu.Unlock()
+	if !busy {
+		act()
+	}
+}
+
+func (c *Clients) endTurn(id uint64) {
+	next := func() {}
+	c.mu.Lock()
+	if waiting := c.mu.turns[id]; len(waiting) > 0 {
+		next, c.mu.turns[id] = waiting[0], waiting[1:]
+	} else {
+		delete(c.mu.turns, id)
+	}
+	c.mu.Unlock()
+	next()
 }
 
 // HeartbeatResult is what to answer to a heartbeat.
@@ -173,18 +202,16 @@ type HeartbeatResult struct {
 // Heartbeat registers the channel in the client's groups and takes over its subscriptions.
 func (c *Clients) Heartbeat(ch Channel, hb *Heartbeat, now time.Time) HeartbeatResult {
 	var result HeartbeatResult
-	var after effects
-	c.mu.Lock()
-	for _, group := range hb.Producers {
-		c.joinProducerLocked(ch, hb, group, now)
-	}
-	for i := range hb.Consumers {
-		if !c.joinConsumerLocked(ch, hb, &hb.Consumers[i], now, &after) {
-			result.SubscriptionsChanged = true
+	c.locked(func(after *effects) {
+		for _, group := range hb.Producers {
+			c.joinProducerLocked(ch, hb, group, now)
 		}
-	}
-	c.mu.Unlock()
-	c.perform(after)
+		for i := range hb.Consumers {
+			if !c.joinConsumerLocked(ch, hb, &hb.Consumers[i], now, after) {
+				result.SubscriptionsChanged = true
+			}
+		}
+	})
 	return result
 }
 
@@ -347,25 +374,28 @@ func sameTopics(a, b map[string]*SubscriptionData) bool {
 
 // Unregister takes the channel out of the groups; an empty name is no group. Unknown ones are fine.
 func (c *Clients) Unregister(ch Channel, producerGroup, consumerGroup string, now time.Time) {
-	var after effects
-	c.mu.Lock()
-	if producerGroup != "" {
-		c.leaveProducerLocked(ch.ID(), producerGroup)
-	}
-	if consumerGroup != "" {
-		c.leaveConsumerLocked(ch.ID(), consumerGroup, "unregistered", now, &after)
-	}
-	c.mu.Unlock()
-	c.perform(after)
+	producerGroup, consumerGroup = strings.Clone(producerGroup), strings.Clone(consumerGroup)
+	c.leave(ch.ID(), func(after *effects) {
+		if producerGroup != "" {
+			c.leaveProducerLocked(ch.ID(), producerGroup)
+		}
+		if consumerGroup != "" {
+			c.leaveConsumerLocked(ch.ID(), consumerGroup, "unregistered", now, after)
+		}
+	})
+}
+
+// leave calls take, with the lock held, in the channel's turn.
+func (c *Clients) leave(id uint64, take func(after *effects)) {
+	c.inTurn(id, func() {
+		c.locked(take)
+		c.endTurn(id)
+	})
 }
 
 // Disconnected takes the channel out of all its groups: its connection ended.
 func (c *Clients) Disconnected(ch Channel, now time.Time) {
-	var after effects
-	c.mu.Lock()
-	c.disconnectedLocked(ch.ID(), "connection closed", now, &after)
-	c.mu.Unlock()
-	c.perform(after)
+	c.leave(ch.ID(), func(after *effects) { c.disconnectedLocked(ch.ID(), "connection closed", now, after) })
 }
 
 func (c *Clients) disconnectedLocked(id uint64, why string, now time.Time, after *effects) {

@@ -21,7 +21,12 @@ type notice struct {
 	members []Channel
 }
 
-func (c *Clients) perform(after effects) {
+// locked calls fn with the lock held, and makes then the calls that it decided on.
+func (c *Clients) locked(fn func(after *effects)) {
+	var after effects
+	c.mu.Lock()
+	fn(&after)
+	c.mu.Unlock()
 	for _, n := range after.notices {
 		c.cfg.Notify(n.group, n.members)
 	}
@@ -56,24 +61,20 @@ func (c *Clients) noticeLocked(group *consumerGroup, now time.Time, after *effec
 
 // Notify tells the members of a group that something changed for them, such as a queue lock that came free.
 func (c *Clients) Notify(group string, now time.Time) {
-	var after effects
-	c.mu.Lock()
-	if g, ok := c.consumers.Load(group); ok && g.view.Load() != nil {
-		c.noticeLocked(g, now, &after)
-	}
-	c.mu.Unlock()
-	c.perform(after)
+	c.locked(func(after *effects) {
+		if g, ok := c.consumers.Load(group); ok && g.view.Load() != nil {
+			c.noticeLocked(g, now, after)
+		}
+	})
 }
 
 // Tick sends the notices that were held back. To be called about every noticeInterval.
 func (c *Clients) Tick(now time.Time) {
-	var after effects
-	c.mu.Lock()
-	for _, group := range c.mu.pending {
-		c.noticeLocked(group, now, &after)
-	}
-	c.mu.Unlock()
-	c.perform(after)
+	c.locked(func(after *effects) {
+		for _, group := range c.mu.pending {
+			c.noticeLocked(group, now, after)
+		}
+	})
 }
 
 // findConflictsLocked compares m, from which a heartbeat came, with the other members of its group.

@@ -128,17 +128,15 @@ func ordered(members map[uint64]*member) []*member {
 // Expire takes out everyone who was not heard of for ChannelExpiredTimeout and returns the channels that are
 // in no group any more for that reason: they can be closed.
 func (c *Clients) Expire(now time.Time) []Channel {
-	var after effects
 	var silent []Channel
 	deadline := now.Add(-c.cfg.ChannelExpiredTimeout).UnixMilli()
-	c.mu.Lock()
-	for id, groups := range c.mu.groupsOf {
-		if ch := c.expireLocked(id, groups, deadline, now, &after); ch != nil && c.mu.groupsOf[id] == nil {
-			silent = append(silent, ch)
+	c.locked(func(after *effects) {
+		for id, groups := range c.mu.groupsOf {
+			if ch := c.expireLocked(id, groups, deadline, now, after); ch != nil && c.mu.groupsOf[id] == nil {
+				silent = append(silent, ch)
+			}
 		}
-	}
-	c.mu.Unlock()
-	c.perform(after)
+	})
 	return silent
 }
 

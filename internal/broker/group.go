@@ -223,7 +223,7 @@ func (g *Groups) Delete(group string, offsets *offset.Table, done func(error)) {
 	if _, ok := g.Lookup(group); !ok {
 		c := g.goesWith(group, offsets)
 		appendStates(g.table.journal, c.states, func(err error) {
-			c.settle(err)
+			settleAll(c.settle, err)
 			done(err)
 		})
 		return
@@ -237,7 +237,7 @@ func (g *Groups) Delete(group string, offsets *offset.Table, done func(error)) {
 // goesWith is what is deleted with a group.
 func (g *Groups) goesWith(group string, offsets *offset.Table) companion {
 	drop := offsets.DropGroup(group)
-	c := companion{states: drop.States, settle: drop.Settle}
+	c := companion{drop.States, []func(error){drop.Settle}}
 	for _, fn := range g.deleted {
 		c.add(fn(group))
 	}

@@ -25,14 +25,19 @@ func NewHeartbeats(topics *Topics, groups *Groups, clients *Clients, log *slog.L
 // Handle creates what the client's consumer groups need, the group if that is allowed and its retry topic,
 // and then registers the client. done is called exactly once, at once when there was nothing to create, else
 // when it is durable; with an error, which is the store's, nothing is registered. A group that may not be
-// created is left out. Handle keeps hb until done, and sets Quiet in it.
+// created is left out. Handle keeps hb until done, and sets Quiet in it. Heartbeats and the end of one channel take
+// effect in the order they came.
 func (h *Heartbeats) Handle(ch Channel, hb *Heartbeat, now time.Time, done func(HeartbeatResult, error)) {
 	accepted := hb.Consumers[:0:0]
+	end := func(result HeartbeatResult, err error) {
+		done(result, err)
+		h.clients.endTurn(ch.ID())
+	}
 	var next func(i int)
 	next = func(i int) {
 		if i == len(hb.Consumers) {
 			hb.Consumers = accepted
-			done(h.clients.Heartbeat(ch, hb, now), nil)
+			end(h.clients.Heartbeat(ch, hb, now), nil)
 			return
 		}
 		data := &hb.Consumers[i]
@@ -44,13 +49,13 @@ func (h *Heartbeats) Handle(ch Channel, hb *Heartbeat, now time.Time, done func(
 				h.log.Warn("consumer group not registered", "group", data.Group, "client_id", hb.ClientID,
 					"remote_addr", ch.RemoteAddr(), "error", err)
 			default:
-				done(HeartbeatResult{}, err)
+				end(HeartbeatResult{}, err)
 				return
 			}
 			next(i + 1)
 		})
 	}
-	next(0)
+	h.clients.inTurn(ch.ID(), func() { next(0) })
 }
 
 // ensure creates a consumer's group, if that is allowed, and its retry topic.

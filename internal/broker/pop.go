@@ -154,9 +154,7 @@ func (p *Popper) start(req *PopRequest, notify bool) {
 	now := time.Now()
 	req.popping = popping{popper: p, held: held{owner: req, peer: req.Peer}, started: now, notify: notify}
 	req.Invisible = min(max(req.Invisible, 0), maxInvisible)
-	if req.Order != Unordered {
-		req.attempt = attemptHash(req.AttemptID)
-	}
+	req.attempt = attemptHash(req.AttemptID)
 	if req.Wait > 0 {
 		req.until = now.Add(req.Wait - popAnswerAhead)
 	}
@@ -205,7 +203,9 @@ func (p *Popper) again(req *PopRequest, last bool) {
 }
 
 // early tells whether a receive is answered before its claims are written.
-func (p *Popper) early(req *PopRequest) bool { return p.cfg.ClaimsAsync && req.Order == Unordered }
+func (p *Popper) early(req *PopRequest) bool {
+	return p.cfg.ClaimsAsync && req.result.Order == Unordered
+}
 
 // found answers a receive with messages.
 func (p *Popper) found(req *PopRequest) {

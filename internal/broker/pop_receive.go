@@ -178,7 +178,10 @@ func (p *Popper) plan(req *PopRequest, s *popShare, t *popTake, room *popRoom) e
 	if req.notify {
 		t.ev.MaxCount = 1
 	}
-	if req.Order == OrderQueue {
+	switch req.result.Order {
+	case Unordered:
+		t.ev.Attempt, t.ev.Free = 0, true
+	case OrderQueue:
 		t.ev.Key = wholeQueue
 	}
 	if t.ev.MaxCount > 0 {
@@ -342,7 +345,7 @@ func (p *Popper) takes(req *PopRequest, s *popShare) bool {
 // claim claims what was found, stores the claims, and composes the answer.
 func (p *Popper) claim(req *PopRequest, s *popShare) (found bool, err error) {
 	r := &req.result
-	*r = PopResult{Invisible: req.Invisible.Milliseconds(), BrokerName: p.cfg.BrokerName, Order: req.Order}
+	*r = PopResult{Invisible: req.Invisible.Milliseconds(), BrokerName: p.cfg.BrokerName, Order: r.Order}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := p.usableLocked(s); err != nil {

@@ -5,6 +5,7 @@ package broker
 import (
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/filter"
@@ -36,6 +37,9 @@ const (
 	// OrderGroup: those of one queue with the same message group (property __SHARDINGKEY). Those without one
 	// are free.
 	OrderGroup
+	// OrderConfigured is OrderGroup in an orderly group and in every group of a FIFO topic (case C111), as they are
+	// when messages are handed out, else Unordered.
+	OrderConfigured
 )
 
 // PopRequest is one receive. Its strings may alias a buffer; once it waits, it refers to none of them any
@@ -218,15 +222,17 @@ func attemptHash(id string) uint64 {
 	return max(h.Sum64(), 1)
 }
 
-// orderKey is the order key of a message.
+// orderKey is the order key of a message, also while the configuration does not ask for order: it can change before
+// the message is finished.
 func orderKey(rec message.Record, order PopOrder) uint32 {
-	switch order {
-	case Unordered:
-		return 0
-	case OrderQueue:
+	props := rec.Properties()
+	switch {
+	case order == OrderQueue:
 		return wholeQueue
+	case order == Unordered, !strings.Contains(props, message.PropertyShardingKey): // quick, and most have none
+		return 0
 	}
-	group, ok := message.Property(rec.Properties(), message.PropertyShardingKey)
+	group, ok := message.Property(props, message.PropertyShardingKey)
 	if !ok {
 		return 0
 	}
@@ -251,7 +257,10 @@ func (p *Popper) checkTopic(req *PopRequest) error {
 	}
 	topic, err := p.readable(req.Topic, req.QueueID)
 	if err == nil {
-		req.queues, req.urgent = topic.ReadQueueNums, topic.IsFor(typePriority)
+		req.queues, req.urgent, req.result.Order = topic.ReadQueueNums, topic.IsFor(typePriority), req.Order
+		if req.Order == OrderConfigured && topic.IsFor(TypeFIFO) {
+			req.result.Order = OrderGroup
+		}
 	}
 	return err
 }
@@ -292,7 +301,13 @@ func (p *Popper) prepare(req *PopRequest) error {
 	if err != nil {
 		return err
 	}
-	req.urgent = req.urgent && req.Order == Unordered && group.urgent()
+	if req.result.Order == OrderConfigured {
+		req.result.Order = Unordered
+		if group.ConsumeMessageOrderly {
+			req.result.Order = OrderGroup
+		}
+	}
+	req.urgent = req.urgent && req.result.Order == Unordered && group.urgent()
 	if p.groups.Forbidden(req.Group, req.Topic)&PermRead != 0 {
 		return forbiddenTopic(group.Name, req.Topic)
 	}

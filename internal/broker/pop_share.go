@@ -247,7 +247,7 @@ func (p *Popper) forget(of popKey) companion {
 		p.keysLocked(s, keys)
 		s.mu.Unlock()
 	}
-	c := companion{settle: func(err error) { p.forgotten(of, shares, err) }}
+	c := companion{settle: []func(error){func(err error) { p.forgotten(of, shares, err) }}}
 	for key := range keys {
 		c.states = append(c.states, message.State{Space: message.SpacePop, Delete: true, Key: []byte(key)})
 	}

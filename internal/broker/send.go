@@ -321,19 +321,18 @@ func (s *Sender) park(req *SendRequest, m *message.Message, half bool) (err erro
 	return nil
 }
 
-// putCancel stores a message that calls back another one, after that was done. It stays where messages wait
-// for their time, and nobody gets it.
+// putCancel stores a message that calls back another one, and then does that: the other one may have been sent just
+// before. It stays where messages wait for their time, and nobody gets it.
 func (s *Sender) putCancel(req *SendRequest) error {
 	req.due, req.write.State, req.write.Assigned = 0, nil, nil
-	s.recall.cancelMessage(req.Topic, req.seen.cancels, func(err error) {
-		if err == nil {
-			err = s.store.Append(&req.write)
-		}
+	req.write.Done = func(w *store.Write, err error) {
 		if err != nil {
-			req.Done(req, err)
+			s.finish(w, err)
+			return
 		}
-	})
-	return nil
+		s.recall.cancelMessage(req.Topic, req.seen.cancels, func(err error) { s.finish(w, err) })
+	}
+	return s.store.Append(&req.write)
 }
 
 // finish ends a send. Applier only.

@@ -79,23 +79,15 @@ type edit[V any] struct {
 	with func(cur, next *V) companion
 }
 
-// companion is what is stored along with a change; settle, if set, is called with the outcome.
+// companion is what is stored along with a change; those of settle are called with the outcome.
 type companion struct {
 	states []message.State
-	settle func(error)
+	settle []func(error)
 }
 
 // add makes o go along too.
 func (c *companion) add(o companion) {
-	c.states = append(c.states, o.states...)
-	if first := c.settle; first != nil && o.settle != nil {
-		c.settle = func(err error) {
-			first(err)
-			o.settle(err)
-		}
-	} else if o.settle != nil {
-		c.settle = o.settle
-	}
+	c.states, c.settle = append(c.states, o.states...), append(c.settle, o.settle...)
 }
 
 // plan is what the edits of one call come to.
@@ -260,7 +252,7 @@ func (t *table[V]) planLocked(p *plan[V], edits []edit[V]) error {
 		if ed.with != nil {
 			c := ed.with(cur, next)
 			p.states = append(p.states, c.states...)
-			p.settle = append(p.settle, c.settle)
+			p.settle = append(p.settle, c.settle...)
 		}
 	}
 	return nil
@@ -313,9 +305,7 @@ func appendStates(journal store.Journal, states []message.State, done func(error
 
 func settleAll(settle []func(error), err error) {
 	for _, fn := range settle {
-		if fn != nil {
-			fn(err)
-		}
+		fn(err)
 	}
 }
 

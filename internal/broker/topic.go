@@ -312,7 +312,7 @@ func (t *Topics) with(name string, cur, next *TopicConfig) companion {
 		return companion{}
 	}
 	drop := t.offsets.DropTopic(name)
-	c := companion{states: drop.States, settle: drop.Settle}
+	c := companion{drop.States, []func(error){drop.Settle}}
 	if next == nil {
 		c.states = append(c.states, store.TopicDeletion(name))
 		for _, fn := range t.deleted {

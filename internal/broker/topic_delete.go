@@ -24,17 +24,14 @@ func (t *Topics) Delete(name string, done func(error)) {
 		})
 		return
 	}
-	names := []string{strings.Clone(name)}
+	remove := func(n string) edit[TopicConfig] {
+		return t.edit(n, func(*TopicConfig) (*TopicConfig, error) { return nil, nil })
+	}
+	edits := []edit[TopicConfig]{remove(strings.Clone(name))}
 	for _, group := range t.offsets.GroupsOf(name) {
 		for _, retry := range PopRetryTopics(name, group) {
-			if _, ok := t.Lookup(retry); ok {
-				names = append(names, retry)
-			}
+			edits = append(edits, remove(retry))
 		}
-	}
-	edits := make([]edit[TopicConfig], 0, len(names))
-	for _, n := range names {
-		edits = append(edits, t.edit(n, func(*TopicConfig) (*TopicConfig, error) { return nil, nil }))
 	}
 	t.table.edit(edits, done)
 }

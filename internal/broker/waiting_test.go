@@ -125,6 +125,38 @@ func TestRecallsCanBeRefused(t *testing.T) {
 	o.want(t, 1, false)
 }
 
+// A message that calls back another one finds it also when it was sent right behind it, before either is stored.
+func TestCancelIsNotPassed(t *testing.T) {
+	t.Parallel()
+	w := newTxWorld(t)
+	w.topic(t, "T", 1)
+	var first, second outcome
+	for _, send := range []struct {
+		o     *outcome
+		props string
+	}{
+		{&first, props("UNIQ_KEY", "u1", "TIMER_DELAY_SEC", "60")},
+		{&second, props("UNIQ_KEY", "u2", "TIMER_DELAY_SEC", "60", message.PropertyTimerDelUniqueKey, "T+u1")},
+	} {
+		req := sendRequest("T", "b", send.o)
+		req.Properties = send.props
+		w.sender.Send(req)
+	}
+	w.st.apply()
+	first.want(t, 1, true)
+	second.want(t, 1, true)
+	w.deliverAll(t, time.Now().Add(time.Hour))
+	if n := len(w.messages(t, "T", 0)); n != 0 || len(w.timers()) != 0 {
+		t.Errorf("%d messages were delivered, %d timers are left", n, len(w.timers()))
+	}
+
+	w.st.setErrors(nil, errors.New("full"))
+	_, err := w.send(t, "T", "b", withProps("TIMER_DELAY_SEC", "60", message.PropertyTimerDelUniqueKey, "none"))
+	if err == nil {
+		t.Error("answered although it is not stored")
+	}
+}
+
 // TestRecallDuringDelivery: who calls back a message that is on its way is told how that ends.
 func TestRecallDuringDelivery(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	r.Invisible = time.Duration(h.InvisibleTime) * time.Millisecond
 	r.InitMode, r.AttemptID = broker.PopInitMode(h.InitMode), h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
-	r.Order = s.orderOf(c, h.Topic, h.ConsumerGroup, h.Order)
+	r.Order = orderOf(c, h.Order)
 	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
 	wait, late := waitOf(h.PollTime, h.BornTime)
 	if late {
@@ -55,17 +55,14 @@ func (s popRequests) pop(c *call, h *protocol.PopMessageRequestHeader) {
 	s.popper.Pop(&r.PopRequest)
 }
 
-// orderOf is by what messages are kept in order: native consumers say that they want a queue to themselves; through
-// gRPC and REST it is the message group, in an orderly group and in every group of a FIFO topic (case C111).
-func (s popRequests) orderOf(c *remoting.Call, topic, group string, asked protocol.Optional[bool]) broker.PopOrder {
-	of, known := s.topics.Lookup(topic)
-	cfg, exists := s.groups.Lookup(group)
+// orderOf is by what messages are kept in order: native consumers say that they want a queue to themselves; for those
+// of gRPC and REST it is configured.
+func orderOf(c *remoting.Call, asked protocol.Optional[bool]) broker.PopOrder {
 	switch {
-	case c.Protocol == remoting.ProtocolRemoting && asked.Or(false):
+	case c.Protocol != remoting.ProtocolRemoting:
+		return broker.OrderConfigured
+	case asked.Or(false):
 		return broker.OrderQueue
-	case c.Protocol == remoting.ProtocolRemoting:
-	case known && of.IsFor(broker.TypeFIFO), exists && cfg.ConsumeMessageOrderly:
-		return broker.OrderGroup
 	}
 	return broker.Unordered
 }
@@ -334,7 +331,7 @@ func (s popRequests) notification(c *call, h *protocol.NotificationRequestHeader
 	r := &popCall{call: c, notice: new(protocol.NotificationResponseHeader)}
 	r.Group, r.Topic, r.QueueID, r.AttemptID = h.ConsumerGroup, h.Topic, h.QueueID, h.AttemptID
 	r.Filter = broker.PullExpression{Text: h.Exp, Type: h.ExpType}
-	r.Order = s.orderOf(c, h.Topic, h.ConsumerGroup, h.Order)
+	r.Order = orderOf(c, h.Order)
 	r.Wait, _ = waitOf(h.PollTime, h.BornTime)
 	r.Peer, r.Owner, r.Done, r.Holding = c.Peer.ID(), r, popDone, holdPop
 	s.popper.Notify(&r.PopRequest)

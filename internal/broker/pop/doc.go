@@ -20,7 +20,8 @@
 // of them is claimed, or waits behind one that is, no other of the key is handed out. With one key for the
 // whole queue that is the original's orderly pop; with the message group as key the groups of a queue are
 // independent. A receive that repeats its attempt id gets again what it holds, as the same attempt: that is a
-// client that lost the answer.
+// client that lost the answer. A Free receive minds no keys, but notes those of its messages, so that order can begin
+// while they are claimed.
 //
 // State. A span is what one receive took over: the stretch [from, to) of the queue, with those of its
 // messages that are not finished. The record of a span is written anew when one of its messages changes

@@ -275,7 +275,8 @@ func (q *Queue) find(offset message.QueueOffset) (*span, int) {
 // i of the event.
 func (q *Queue) claimed(i int, ref Ref) (*span, int) {
 	s, at := q.find(ref.Offset)
-	if at >= 0 && s.entries[at].popTime == ref.PopTime && s.entries[at].invisible == ref.Invisible {
+	if at >= 0 && s.entries[at].popTime == ref.PopTime && s.entries[at].invisible == ref.Invisible &&
+		s.entries[at].marks&forwarded == 0 {
 		return s, at
 	}
 	q.act(Action{Kind: Refused, Index: i, Offset: ref.Offset, Never: ref.Offset >= q.next})

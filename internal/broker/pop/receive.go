@@ -12,6 +12,7 @@ type Ask struct {
 	MaxTimes int32  // reconsumeTimes after which a message becomes a dead letter
 	Attempt  uint64 // hash of the attempt id; 0 for none
 	Key      uint32 // the order key of all messages of the queue; 0 when they differ, or have none
+	Free     bool   // it minds no order keys, those of its messages are only noted
 }
 
 // Plan is what a receive should look at.
@@ -25,7 +26,7 @@ type Plan struct {
 func (q *Queue) Plan(now int64, ask Ask, again []message.QueueOffset) Plan {
 	p := Plan{Again: again}
 	q.ripen(now)
-	q.look(now, ask.MaxTimes, ask.Attempt)
+	q.look(now, &ask)
 	p.Blocked = ask.Key != 0 && q.held[ask.Key]
 	spans := q.ripe
 	if ask.Attempt != 0 && len(q.keys) > 0 {
@@ -60,18 +61,18 @@ func (e *entry) repeated(attempt uint64) bool {
 }
 
 // look notes the order keys of which a message is with somebody else, or must go first to the dead letters.
-func (q *Queue) look(now int64, maxTimes int32, attempt uint64) {
+func (q *Queue) look(now int64, ask *Ask) {
 	clear(q.held)
-	if len(q.keys) == 0 {
+	if len(q.keys) == 0 || ask.Free {
 		return
 	}
 	for _, s := range q.spans {
 		for i := range s.entries {
 			e := &s.entries[i]
-			if e.key == 0 || e.repeated(attempt) {
+			if e.key == 0 || e.repeated(ask.Attempt) {
 				continue
 			}
-			if e.marks&dying != 0 || e.visibleAt() > now || e.over(maxTimes) {
+			if e.marks&dying != 0 || e.visibleAt() > now || e.over(ask.MaxTimes) {
 				if q.held == nil {
 					q.held = map[uint32]bool{}
 				}
@@ -115,7 +116,7 @@ type Receive struct {
 
 func (ev *Receive) apply(q *Queue, now int64) {
 	q.ripen(now)
-	q.look(now, ev.MaxTimes, ev.Attempt)
+	q.look(now, &ev.Ask)
 	for _, offset := range ev.Gone {
 		if s, i := q.find(offset); i >= 0 && q.deliverable(&s.entries[i], now, ev.MaxTimes, ev.Attempt) {
 			q.finish(s, i)
@@ -148,7 +149,7 @@ func (ev *Receive) fresh(q *Queue, now int64) {
 	to := ev.To
 	n := len(ev.Fresh)
 	for i := range ev.Fresh {
-		if f := &ev.Fresh[i]; f.Key != 0 && q.keys[f.Key] > 0 && q.waits(f.Key) {
+		if f := &ev.Fresh[i]; !ev.Free && f.Key != 0 && q.keys[f.Key] > 0 && q.waits(f.Key) {
 			to, n = f.Offset, i
 			break
 		}

@@ -66,6 +66,7 @@ type Forward struct{ Refs []Ref }
 func (ev *Forward) apply(q *Queue, now int64) {
 	for i, ref := range ev.Refs {
 		if s, at := q.claimed(i, ref); at >= 0 {
+			s.entries[at].marks |= forwarded
 			q.die(&s.entries[at])
 			q.place(s, now)
 		}
@@ -148,7 +149,7 @@ func (ev *Spare) apply(q *Queue, now int64) {
 		return
 	}
 	e := &s.entries[i]
-	e.marks &^= dying
+	e.marks &^= dying | forwarded
 	if e.visibleAt() <= now {
 		e.after = now + ev.Wait
 	}

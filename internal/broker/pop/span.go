@@ -19,6 +19,7 @@ const never = math.MaxInt64
 const (
 	suspended uint8 = 1 << iota // the next delivery counts as the same attempt
 	dying                       // on its way to become a dead letter; not stored
+	forwarded                   // that at the wish of its consumer, who has nothing more to say of it; not stored
 )
 
 // claim is who has a message, and for how long.
