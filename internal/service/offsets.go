@@ -42,10 +42,7 @@ func (s offsetRequests) update(_ *call, h *protocol.UpdateConsumerOffsetRequestH
 
 func (s offsetRequests) search(_ *call, h *protocol.SearchOffsetRequestHeader) (answer, error) {
 	at, err := s.byTime(h.Topic, h.QueueID, h.Timestamp, strings.EqualFold(h.BoundaryType, "upper"))
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{Header: &protocol.SearchOffsetResponseHeader{Offset: int64(at)}}, nil
+	return answer{Header: &protocol.SearchOffsetResponseHeader{Offset: int64(at)}}, err
 }
 
 // byTime is the offset for a time; 0 for a queue that never had a message.

@@ -57,10 +57,7 @@ func (s queryRequests) byOffset(c *call, h *protocol.ViewMessageRequestHeader) (
 	if err == nil {
 		err = s.mayOn.record(c, auth.Sub|auth.Get, rec)
 	}
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{Body: rec}, nil
+	return answer{Body: rec}, err
 }
 
 // consumeQueue shows the entries of a queue and which of them a group's subscription lets through.

@@ -63,7 +63,7 @@ func SetupMetrics(ctx context.Context, opts MetricOptions) (*Metrics, error) {
 	return m, nil
 }
 
-// Start begins to export the metrics of tables, of calls, of the Go runtime and of the process.
+// Start begins to export the metrics of tables, of calls and of the Go runtime.
 func (m *Metrics) Start(ctx context.Context, tables []Table) error {
 	if m.hook == nil {
 		return nil

@@ -4,6 +4,8 @@ package transaction
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/roquetmq/roquet/internal/broker/due"
@@ -156,11 +158,7 @@ func (c *Core) Open(offset message.QueueOffset) (Half, bool) {
 
 // Offsets returns where the open half messages are, in no order.
 func (c *Core) Offsets() []message.QueueOffset {
-	all := make([]message.QueueOffset, 0, len(c.open))
-	for offset := range c.open {
-		all = append(all, offset)
-	}
-	return all
+	return slices.Collect(maps.Keys(c.open))
 }
 
 // Next returns when a Tick has something to do, in ms; ok is false when only another event can bring
