@@ -387,10 +387,7 @@ func (c *Clients) Unregister(ch Channel, producerGroup, consumerGroup string, no
 
 // leave calls take, with the lock held, in the channel's turn.
 func (c *Clients) leave(id uint64, take func(after *effects)) {
-	c.inTurn(id, func() {
-		c.locked(take)
-		c.endTurn(id)
-	})
+	c.inTurn(id, func() { c.locked(take); c.endTurn(id) })
 }
 
 // Disconnected takes the channel out of all its groups: its connection ended.

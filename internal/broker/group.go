@@ -222,10 +222,7 @@ func mergeGroup(cur *GroupConfig, cfg GroupConfig) (*GroupConfig, error) {
 func (g *Groups) Delete(group string, offsets *offset.Table, done func(error)) {
 	if _, ok := g.Lookup(group); !ok {
 		c := g.goesWith(group, offsets)
-		appendStates(g.table.journal, c.states, func(err error) {
-			settleAll(c.settle, err)
-			done(err)
-		})
+		c.store(g.table.journal, done)
 		return
 	}
 	g.table.edit([]edit[GroupConfig]{{

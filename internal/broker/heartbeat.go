@@ -29,10 +29,7 @@ func NewHeartbeats(topics *Topics, groups *Groups, clients *Clients, log *slog.L
 // effect in the order they came.
 func (h *Heartbeats) Handle(ch Channel, hb *Heartbeat, now time.Time, done func(HeartbeatResult, error)) {
 	accepted := hb.Consumers[:0:0]
-	end := func(result HeartbeatResult, err error) {
-		done(result, err)
-		h.clients.endTurn(ch.ID())
-	}
+	end := func(result HeartbeatResult, err error) { done(result, err); h.clients.endTurn(ch.ID()) }
 	var next func(i int)
 	next = func(i int) {
 		if i == len(hb.Consumers) {

@@ -291,15 +291,14 @@ func (t *table[V]) appendLocked(e *edition, p *plan[V]) error {
 	return nil
 }
 
-// appendStates stores states by themselves; done is called as the table's methods say.
-func appendStates(journal store.Journal, states []message.State, done func(error)) {
-	if len(states) == 0 {
-		done(nil)
-		return
-	}
-	w := &store.Write{State: states, Done: func(_ *store.Write, err error) { done(err) }}
-	if err := journal.Append(w); err != nil {
-		done(err)
+// store stores c by itself; done is called as the table's methods say.
+func (c *companion) store(journal store.Journal, done func(error)) {
+	w := &store.Write{State: c.states}
+	w.Done = func(_ *store.Write, err error) { settleAll(append(c.settle, done), err) }
+	if len(c.states) == 0 {
+		w.Done(w, nil)
+	} else if err := journal.Append(w); err != nil {
+		w.Done(w, err)
 	}
 }
 

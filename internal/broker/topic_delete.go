@@ -18,10 +18,8 @@ func (t *Topics) Delete(name string, done func(error)) {
 	}
 	if _, ok := t.Lookup(name); !ok {
 		drop := t.offsets.DropTopic(name)
-		appendStates(t.table.journal, drop.States, func(err error) {
-			drop.Settle(err)
-			done(err)
-		})
+		c := companion{drop.States, []func(error){drop.Settle}}
+		c.store(t.table.journal, done)
 		return
 	}
 	remove := func(n string) edit[TopicConfig] {
