@@ -46,6 +46,9 @@ func TestOrderBeginsAtOnce(t *testing.T) {
 					send(fmt.Sprint(i))
 				}
 				before := [2]chan popAnswer{one(0), one(0)}
+				w.popper.Release((<-before[0]).req) // and comes again, although the other one is in work
+				w.pass(10 * time.Millisecond)
+				before[0] = one(0)
 				waiting := [2]chan popAnswer{one(time.Minute), one(time.Minute)}
 				orderly(t, w)
 				send("2")

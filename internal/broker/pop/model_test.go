@@ -21,6 +21,7 @@ type held struct {
 	visible int64
 	kept    bool // suspended
 	dying   bool
+	forward bool // dying because its holder said so
 }
 
 // model is the plain truth about a queue: what is finished, and who has what.
@@ -114,7 +115,7 @@ func (m *model) deliver(t *rapid.T, a Action, ask Ask, invisible int64, this map
 	}
 	for off := range m.keys { // of its order key, all before it are finished or come first
 		o := message.QueueOffset(off)
-		if m.key(o) == 0 || m.key(o) != m.key(a.Offset) || this[o] {
+		if ask.Free || m.key(o) == 0 || m.key(o) != m.key(a.Offset) || this[o] {
 			continue
 		}
 		if o < a.Offset && m.wanted[o] && !m.finished[o] {
@@ -148,7 +149,7 @@ func (m *model) some(t *rapid.T) (ref Ref, good bool) {
 	}
 	ref = rapid.SampledFrom(refs).Draw(t, "handle")
 	h := m.held[ref.Offset]
-	return ref, h != nil && h.ref == ref
+	return ref, h != nil && h.ref == ref && !h.forward
 }
 
 func (m *model) actions() map[string]func(*rapid.T) {
@@ -161,13 +162,26 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"receive": func(t *rapid.T) {
 			ask := Ask{
 				MaxCount: rapid.IntRange(1, 4).Draw(t, "max"),
-				Attempt:  rapid.SampledFrom([]uint64{0, 1, 2}).Draw(t, "attempt"),
+				Free:     rapid.IntRange(0, 3).Draw(t, "free") == 0,
+			}
+			if !ask.Free {
+				ask.Attempt = rapid.SampledFrom([]uint64{0, 1, 2}).Draw(t, "attempt")
 			}
 			m.take(t, ask, rapid.SampledFrom([]int64{0, 5, 10}).Draw(t, "invisible"))
 		},
 		"ack":     m.ack,
 		"renew":   m.renew,
 		"forward": m.forward,
+		"bury": func(t *rapid.T) {
+			dying := slices.DeleteFunc(
+				m.q.Unfinished(nil),
+				func(off message.QueueOffset) bool { return !m.held[off].dying },
+			)
+			if len(dying) == 0 {
+				t.Skip("nothing dies")
+			}
+			m.bury(t, rapid.SampledFrom(dying).Draw(t, "dead"))
+		},
 		"advance": func(t *rapid.T) { m.now += rapid.Int64Range(1, 8).Draw(t, "by") },
 		"tick":    func(t *rapid.T) { m.tick(t) },
 		"reopen": func(t *rapid.T) {
@@ -177,7 +191,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			}
 			m.q = q
 			for _, h := range m.held {
-				h.dying, h.visible = false, h.ref.PopTime+max(h.ref.Invisible, 1)
+				h.dying, h.forward, h.visible = false, false, h.ref.PopTime+max(h.ref.Invisible, 1)
 			}
 		},
 	}
@@ -222,8 +236,7 @@ func (m *model) forward(t *rapid.T) {
 		t.Fatalf("forward of %+v, good %v: %+v", ref, good, actions)
 	}
 	if good {
-		m.held[ref.Offset].dying = true
-		m.bury(t, ref.Offset)
+		m.held[ref.Offset].dying, m.held[ref.Offset].forward = true, true
 	}
 }
 
@@ -232,7 +245,7 @@ func (m *model) bury(t *rapid.T, off message.QueueOffset) {
 	if rapid.Bool().Draw(t, "fails") {
 		m.step(&Spare{Offset: off, Wait: 3})
 		h := m.held[off]
-		if h.dying = false; h.visible <= m.now { // its claim has ended: the next look is later
+		if h.dying, h.forward = false, false; h.visible <= m.now { // its claim has ended: the next look is later
 			s, i := m.q.find(off)
 			h.visible = s.entries[i].visibleAt()
 		}
@@ -243,7 +256,6 @@ func (m *model) bury(t *rapid.T, off message.QueueOffset) {
 }
 
 func (m *model) tick(t *rapid.T) {
-	var dead []message.QueueOffset
 	for _, a := range m.step(&Tick{MaxTimes: m.maxTimes}) {
 		if a.Kind == DeadLetter {
 			h := m.held[a.Offset]
@@ -251,11 +263,7 @@ func (m *model) tick(t *rapid.T) {
 				t.Fatalf("%d becomes a dead letter: %+v", a.Offset, h)
 			}
 			h.dying = true
-			dead = append(dead, a.Offset)
 		}
-	}
-	for _, off := range dead {
-		m.bury(t, off)
 	}
 }
 

@@ -55,7 +55,7 @@ func (w *queueOfMessages) step(ev Event) []Action {
 // receive does what the owner of a Queue does for a receive.
 func (w *queueOfMessages) receive(ask Ask, invisible int64) []Action {
 	ask.MaxTimes = w.maxTimes
-	if w.orderly {
+	if w.orderly && !ask.Free {
 		ask.Key = 1
 	}
 	plan := w.q.Plan(w.now, ask, nil)
