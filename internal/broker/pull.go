@@ -200,6 +200,9 @@ func (p *Puller) wake(h *held, why wakeReason) {
 	case !ok:
 		p.finish(req, NoGroup(req.Group))
 	case why == wakeQueued:
+		if _, known := p.offsets.Query(req.Group, req.Topic, req.QueueID); known {
+			req.SysFlag &^= PullCommitOffset // committed while this waited: later
+		}
 		p.first(req)
 	default:
 		p.again(req, why == wakeTimeUp)

@@ -220,6 +220,25 @@ func TestHeldPull(t *testing.T) {
 				t.Errorf("answer %+v", a)
 			}
 		}},
+		{"commits nothing over what was committed while its group was created", func(t *testing.T, w *world) {
+			commit := func(r *PullRequest) { r.Group, r.SysFlag, r.CommitOffset = "new", r.SysFlag|PullCommitOffset, 1 }
+			w.groups.OnChange(func([]string) { w.offsets.Commit("new", "T", 0, 2) })
+			got := w.held(0, commit)
+			w.st.apply()
+			notYet(t, got)
+			if off, _ := w.offsets.Query("new", "T", 0); off != 2 {
+				t.Errorf("committed %d", off)
+			}
+			other := w.held(0, commit, func(r *PullRequest) { r.Group = "newer" })
+			w.st.apply()
+			notYet(t, other)
+			if off, _ := w.offsets.Query("newer", "T", 0); off != 1 {
+				t.Errorf("committed %d by the first pull", off)
+			}
+			w.mustSend(t, "T", "b")
+			now(t, got)
+			now(t, other)
+		}},
 		{"lets go of the request's buffers", func(t *testing.T, w *world) {
 			var kept *PullRequest
 			got := w.held(0, wants("a||b"), func(r *PullRequest) { kept = r; r.Topic = string([]byte("T")) })
