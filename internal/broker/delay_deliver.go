@@ -227,9 +227,10 @@ func (d *Delays) recycle(dv *delivery) {
 // for is given back.
 func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 	messages, errs := d.load(batch)
+	busy := false // the store refused some: nobody passes them
 	for len(batch) > 0 {
 		d.mu.Lock()
-		full := d.mu.bytes >= maxUndeliveredBytes
+		full := busy || d.mu.bytes >= maxUndeliveredBytes
 		d.mu.Unlock()
 		if full {
 			d.free(batch, false, 0)
@@ -245,10 +246,7 @@ func (d *Delays) append(batch []timerKey, now, begun time.Time) {
 		d.mu.Unlock()
 		if err := d.log.Append(&dv.write); err != nil {
 			d.settle(dv, err)
-			if _, busy := errors.AsType[*commitlog.BusyError](err); busy { // nobody passes those in front
-				d.free(batch[n:], false, 0)
-				return
-			}
+			_, busy = errors.AsType[*commitlog.BusyError](err)
 		}
 		batch, messages, errs = batch[n:], messages[n:], errs[n:]
 	}

@@ -97,6 +97,9 @@ func (a *api) register(ctx context.Context, c *caller) error {
 		}
 	}
 	_, err := a.call(ctx, c, protocol.HeartBeat, nil, protocol.EncodeBody(hb))
+	if a.sessions.find(c.clientID) != c.session { // it ended meanwhile
+		a.cfg.OnEnd(c.session)
+	}
 	return err
 }
 
