@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,10 +199,9 @@ func (m *received) text(known func(id string) string) string {
 // newID makes ids of messages whose doors leave that to the client.
 type newID struct {
 	prefix string
-	n      int
+	n      atomic.Int32
 }
 
 func (i *newID) next() string {
-	i.n++
-	return fmt.Sprintf("%s%08X", i.prefix, i.n)
+	return fmt.Sprintf("%s%08X", i.prefix, i.n.Add(1))
 }
