@@ -55,7 +55,12 @@ func TestC048C099C120PoppedMessagesSurvive(t *testing.T) {
 			defer func() { m.stop() }()
 			m.topic(rt, "T", 2)
 			m.group(rt, "g", func(c *GroupConfig) { c.RetryMaxTimes = popModelTimes })
-			m.order = rapid.SampledFrom([]PopOrder{Unordered, OrderQueue, OrderGroup}).Draw(rt, "order")
+			m.order = rapid.SampledFrom(
+				[]PopOrder{Unordered, OrderQueue, OrderGroup, OrderConfigured},
+			).Draw(
+				rt,
+				"order",
+			)
 			rt.Repeat(m.actions())
 			m.finish(rt)
 		})
@@ -116,6 +121,14 @@ func (m *popModel) actions() map[string]func(*rapid.T) {
 			m.carried = 0
 		},
 		"carry": func(t *rapid.T) { m.carry(t) },
+		"configure": func(t *rapid.T) {
+			if m.order != OrderConfigured {
+				t.Skip("the order is what receives ask for")
+			}
+			m.group(t, "g", func(c *GroupConfig) {
+				c.RetryMaxTimes, c.ConsumeMessageOrderly = popModelTimes, rapid.Bool().Draw(t, "orderly")
+			})
+		},
 		"cut": func(t *rapid.T) {
 			m.carry(t)
 			for _, lost := range m.st.dropBefore("T", m.carried) {
@@ -184,7 +197,7 @@ func (m *popModel) delivered(t *rapid.T, req *PopRequest) {
 		case r.Messages[i].ReconsumeTimes < f.times:
 			t.Fatalf("%s comes with reconsumeTimes %d after %d", body, r.Messages[i].ReconsumeTimes, f.times)
 		}
-		m.inOrder(t, body, this)
+		m.inOrder(t, r.Order, body, this)
 		f.handle, f.handed, f.times = r.Handle(i), true, r.Messages[i].ReconsumeTimes
 		f.until = time.UnixMilli(r.PopTime).Add(req.Invisible)
 		f.attempts++
@@ -193,13 +206,13 @@ func (m *popModel) delivered(t *rapid.T, req *PopRequest) {
 }
 
 // inOrder checks that what has to come before body is finished, or came before it in the same answer.
-func (m *popModel) inOrder(t *rapid.T, body string, this map[string]bool) {
+func (m *popModel) inOrder(t *rapid.T, order PopOrder, body string, this map[string]bool) {
 	f := m.fates[body]
 	for i := range m.count {
 		other := fmt.Sprint("m", i)
 		o := m.fates[other]
-		same := m.order == OrderQueue && len(o.key) == len(f.key) ||
-			m.order == OrderGroup && o.key == f.key && f.key != ""
+		same := order == OrderQueue && len(o.key) == len(f.key) ||
+			order == OrderGroup && o.key == f.key && f.key != ""
 		if other == body {
 			return
 		}
