@@ -204,7 +204,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ends[i] = int64(m.End)
+			ends[i] = m.End
 			if m.End-m.Begin < 300_000 || len(m.Files) < 5 {
 				t.Errorf("backup of %d bytes in %d files", m.End-m.Begin, len(m.Files))
 			}

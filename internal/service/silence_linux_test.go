@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -44,7 +45,9 @@ func newNetns(t *testing.T) *netns {
 	if _, err := exec.LookPath("iptables"); err != nil {
 		t.Skip("needs iptables, which drops packets without a word")
 	}
-	n := &netns{t: t, name: fmt.Sprintf("rq%d", os.Getpid()), host: "10.217.53.1"}
+	pid := os.Getpid() // tells runs apart, also from one that was killed and left its namespace behind
+	host := netip.AddrFrom4([4]byte{10, 217, byte(pid >> 6), byte(pid<<2) | 1})
+	n := &netns{t: t, name: fmt.Sprintf("rq%d", pid), host: host.String()}
 	if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", n.name).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace can be made here: %v: %s", err, out)
 	}
@@ -53,7 +56,7 @@ func newNetns(t *testing.T) *netns {
 	t.Cleanup(func() { exec.Command("ip", "link", "del", n.name+"a").Run() })
 	n.run("ip", "addr", "add", n.host+"/30", "dev", n.name+"a")
 	n.run("ip", "link", "set", n.name+"a", "up")
-	n.run("ip", "-n", n.name, "addr", "add", "10.217.53.2/30", "dev", n.name+"b")
+	n.run("ip", "-n", n.name, "addr", "add", host.Next().String()+"/30", "dev", n.name+"b")
 	n.run("ip", "-n", n.name, "link", "set", n.name+"b", "up")
 	return n
 }
