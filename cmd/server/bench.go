@@ -110,8 +110,7 @@ func (b *bench) prepare() (made bool, err error) {
 		b.broker = cluster.GetBrokers()[0].GetAddresses()["0"]
 	}
 	if _, err := b.GetTopic(b, &v1.GetTopicRequest{Topic: b.topic}); isNotFound(err) {
-		queues := int32(b.queues)
-		if _, err := b.PutTopic(b, &v1.PutTopicRequest{Topic: b.topic, Queues: &queues}); err != nil {
+		if _, err := b.PutTopic(b, &v1.PutTopicRequest{Topic: b.topic, Queues: new(int32(b.queues))}); err != nil {
 			return false, err
 		}
 		made = true

@@ -191,5 +191,5 @@ func (b *Book) May(user string, on Resource, any Actions, from netip.Addr) error
 	}
 	return &RightError{"User:" + user + " has no permission to access " + on.String() + " from " + from.String() +
 		", " + reason + " It needs " + strings.Join(any.names(), " or ") +
-		"; an administrator grants that with mqadmin createAcl or PUT /v1/acls"}
+		"; an administrator grants that with roquet acl set, mqadmin createAcl or PUT /v1/acls"}
 }

@@ -128,8 +128,7 @@ func systemGroups() map[string]*GroupConfig {
 		"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
 		"CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
 	} {
-		cfg := NewGroupConfig(name)
-		groups[name] = &cfg
+		groups[name] = new(NewGroupConfig(name))
 	}
 	return groups
 }
@@ -176,8 +175,7 @@ func (g *Groups) Ensure(group string, done func(*GroupConfig, error)) {
 		if !g.autoCreate.Load() && !strings.HasPrefix(group, SystemGroupPrefix) {
 			return nil, fmt.Errorf("%w: autoCreateSubscriptionGroup is false", NoGroup(group))
 		}
-		cfg := NewGroupConfig(group)
-		return &cfg, nil
+		return new(NewGroupConfig(group)), nil
 	}}, NoGroup, done)
 }
 

@@ -63,15 +63,11 @@ func (h *Heartbeats) ensure(data *ConsumerData, done func(error)) {
 			return
 		}
 		data.Quiet = !cfg.NotifyConsumerIDsChangedEnable
-		var sysFlag int32
-		if data.UnitMode {
-			sysFlag = unitSubscriptionFlag
-		}
 		order := slices.ContainsFunc(data.Subscriptions, func(sub SubscriptionData) bool {
 			topic, ok := h.topics.Lookup(sub.Topic)
 			return ok && topic.Order
 		})
-		h.topics.EnsureRetry(data.Group, cfg.RetryQueueNums, sysFlag, order, func(_ *TopicConfig, err error) {
+		h.topics.EnsureRetry(data.Group, cfg.RetryQueueNums, data.UnitMode, order, func(_ *TopicConfig, err error) {
 			done(err)
 		})
 	})

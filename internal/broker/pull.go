@@ -270,8 +270,9 @@ func (p *Puller) read(req *PullRequest) error {
 
 // reset answers with the offset that an operator gave the group.
 func (req *PullRequest) reset(to message.QueueOffset, queues Queues) {
-	probe := store.FetchRequest{Topic: req.Topic, QueueID: req.QueueID, From: -1}
-	res := queues.Fetch(&probe) // for the queue's bounds
+	res := queues.Fetch(
+		&store.FetchRequest{Topic: req.Topic, QueueID: req.QueueID, From: -1},
+	) // for the queue's bounds
 	req.compose(&res)
 	req.result.Outcome, req.result.Status, req.result.Next = PullOffsetMoved, statusOffsetReset, to
 	req.result.Records, req.result.Damage = nil, nil

@@ -110,10 +110,6 @@ func (s *Sender) sendBack(req *SendBackRequest, group *GroupConfig) {
 		req.Done(req, nil)
 		return
 	}
-	var sysFlag int32
-	if req.UnitMode {
-		sysFlag = unitSubscriptionFlag
-	}
 	resume := func(topic *TopicConfig, err error) {
 		if err == nil {
 			err = s.copyBack(req, group, topic)
@@ -122,7 +118,7 @@ func (s *Sender) sendBack(req *SendBackRequest, group *GroupConfig) {
 			req.Done(req, err)
 		}
 	}
-	s.topics.EnsureRetry(group.Name, group.RetryQueueNums, sysFlag, false, resume)
+	s.topics.EnsureRetry(group.Name, group.RetryQueueNums, req.UnitMode, false, resume)
 }
 
 // copyBack reads the message and stores its copy. When it returns nil, Done was or will be called.

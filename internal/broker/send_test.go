@@ -401,7 +401,7 @@ func TestChangesDoNotHideNames(t *testing.T) {
 	w.group(t, "g")
 	w.topic(t, "T", 1)
 	retry := RetryTopic("g")
-	w.topics.EnsureRetry("g", 1, 0, false, func(*TopicConfig, error) {})
+	w.topics.EnsureRetry("g", 1, false, false, func(*TopicConfig, error) {})
 	w.st.apply()
 	var put outcome
 	for i, name := range []string{"T", retry} {

@@ -288,14 +288,14 @@ func TestRetryAndDeadLetterTopics(t *testing.T) {
 	t.Parallel()
 	s := openTables(t, newMemJournal())
 	var created, kept, ordered, dlq outcome
-	s.topics.EnsureRetry("g", 2, 0, false, created.gotTopic)
+	s.topics.EnsureRetry("g", 2, false, false, created.gotTopic)
 	s.journal.apply(t, nil)
 	created.want(t, 1, true)
-	s.topics.EnsureRetry("g", 5, 0, false, kept.gotTopic)
+	s.topics.EnsureRetry("g", 5, false, false, kept.gotTopic)
 	if kept.want(t, 1, true); kept.topic.WriteQueueNums != 2 {
 		t.Errorf("changed to %+v", kept.topic)
 	}
-	s.topics.EnsureRetry("g", 5, 0, true, ordered.gotTopic)
+	s.topics.EnsureRetry("g", 5, false, true, ordered.gotTopic)
 	s.topics.EnsureDLQ("g", dlq.gotTopic)
 	s.journal.apply(t, nil)
 	if ordered.want(t, 1, true); !ordered.topic.Order || ordered.topic.WriteQueueNums != 2 {

@@ -36,8 +36,6 @@ func (e *Error) Error() string {
 	case http.StatusUnauthorized:
 		text += ": say who you are with --user and --password-file, or --token " +
 			"(ROQUET_USER, ROQUET_PASSWORD, ROQUET_TOKEN)"
-	case http.StatusForbidden:
-		text += ": an administrator can allow it with roquet acl set"
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		text += ": try again later"
 	}

@@ -184,6 +184,9 @@ func (l *Loaded) Print(w io.Writer) error {
 	return nil
 }
 
+// ErrFixed is of a setting that takes effect only at a start.
+var ErrFixed = errors.New("cannot be changed at run time")
+
 // Update returns a copy of c with the values set, as UPDATE_BROKER_CONFIG asks for. Nothing is changed when
 // any key is unknown, cannot be changed at run time, or has a value that cannot work. Keys of the original
 // without effect are accepted.
@@ -191,7 +194,7 @@ func (c *Config) Update(values map[string]string) (*Config, error) {
 	next := *c
 	_, err := next.take(values, "", func(s *Setting, text string) error {
 		if !s.Dynamic && s.Text() != strings.TrimSpace(text) {
-			return fmt.Errorf("%s cannot be changed at run time: set it in the file and restart", s.Key)
+			return fmt.Errorf("%s %w: set it in the file and restart", s.Key, ErrFixed)
 		}
 		return s.Set(text)
 	})

@@ -228,6 +228,12 @@ func TestC074DeliveryTimes(t *testing.T) {
 		checkError(t, pick(line, "error"), "ILLEGAL_DELIVERY_TIME")
 	}
 	r.post("/v1/topics/t/messages", "x", "Roquet-Delay: -5s").refused(http.StatusBadRequest, "ILLEGAL_DELIVERY_TIME")
+	// What is no header of a message is not passed over: the message would be delivered at once.
+	a := r.post("/v1/topics/t/messages", "x", "Roquet-DeliverAt: 2036-01-01T00:00:00Z").
+		refused(http.StatusBadRequest, "BAD_REQUEST")
+	if !strings.Contains(a.text("message"), "Roquet-Deliverat") {
+		t.Errorf("%s, want the header's name in it", a.body)
+	}
 }
 
 // C040: any number of topics is listed, page by page.
@@ -416,7 +422,8 @@ func TestC199Malformed(t *testing.T) {
 		{"PUT", "/v1/groups/g/topics/t/offsets", `{"to":"TIMESTAMP"}`, "", 400},
 		{"PUT", "/v1/groups/g/topics/t/offsets", `{"to":"LATEST","queueId":999}`, "", 400},
 		{"PATCH", "/v1/config", `{"values":{"a=b":"c"}}`, "", 400},
-		{"PATCH", "/v1/config", `{"values":{"noSuchKey":"c"}}`, "", 403},
+		{"PATCH", "/v1/config", `{"values":{"noSuchKey":"c"}}`, "", 400},
+		{"PATCH", "/v1/config", `{"values":{"listenPort":"1"}}`, "", 403},
 	} {
 		a := r.do(c.method, c.path, c.body, "Content-Type: "+c.contentType)
 		if a.status != c.status {
@@ -532,6 +539,10 @@ func TestUnknownQueryParameters(t *testing.T) {
 			t.Errorf("%s: %s", tc.path, a.body)
 		}
 	}
+	r.post("/v1/groups/g/topics/t/messages:receive", `{"wait":"31s"}`).
+		refused(http.StatusBadRequest, "ILLEGAL_POLLING_TIME")
+	r.post("/v1/groups/g/topics/t/messages:receive", `{"invisible":"0s"}`).
+		refused(http.StatusBadRequest, "ILLEGAL_INVISIBLE_TIME")
 	r.get("/v1/topics?pageSize=2").want(http.StatusOK)
 	r.get("/v1/messages/x?topic=t").want(http.StatusNotFound)
 	r.get("/healthz?verbose").want(http.StatusOK)

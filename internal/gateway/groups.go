@@ -25,8 +25,7 @@ func (d *door) listGroups(ctx context.Context, from, count int32) (*v1.ListGroup
 	}
 	out := &v1.ListGroupsResponse{}
 	for _, name := range slices.Sorted(maps.Keys(all.SubscriptionGroupTable)) {
-		cfg := all.SubscriptionGroupTable[name]
-		out.Groups = append(out.Groups, groupOf(&cfg))
+		out.Groups = append(out.Groups, groupOf(new(all.SubscriptionGroupTable[name])))
 	}
 	if r, ok := answer.Header.(*protocol.GetAllSubscriptionGroupResponseHeader); ok {
 		out.Total = r.TotalGroupNum

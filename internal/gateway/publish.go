@@ -112,8 +112,7 @@ func rawMessage(body []byte, header http.Header) (*v1.NewMessage, error) {
 			if err != nil {
 				return nil, badRequest("Roquet-Priority: %s", err.Error())
 			}
-			priority := int32(n)
-			in.Priority = &priority
+			in.Priority = new(int32(n))
 		case name == "Delay":
 			delay, err := time.ParseDuration(value)
 			if err != nil {
@@ -125,6 +124,9 @@ func rawMessage(body []byte, header http.Header) (*v1.NewMessage, error) {
 				in.Properties = map[string]string{}
 			}
 			in.Properties[strings.ToLower(property)] = value
+		default:
+			return nil, badRequest("header Roquet-%s is none of a message: wanted Roquet-Tag, -Keys, -Group, "+
+				"-Priority, -Delay or -Property-NAME", name)
 		}
 	}
 	return in, nil
@@ -199,8 +201,7 @@ func (d *door) Prepare(ctx context.Context, in *v1.PrepareRequest) (*v1.PublishR
 	o.system.MessageType = v2.MessageType_TRANSACTION
 	out, err := d.send(ctx, o)
 	if err == nil {
-		id := opaque(in.GetTopic() + " " + out.GetMessageId())
-		out.TransactionId = &id
+		out.TransactionId = new(opaque(in.GetTopic() + " " + out.GetMessageId()))
 	}
 	return out, err
 }

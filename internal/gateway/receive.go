@@ -29,23 +29,30 @@ const (
 )
 
 // duration is one of a request, within bounds.
-func duration(name string, d *durationpb.Duration, none, least, most time.Duration) (time.Duration, error) {
+func duration(
+	code v2.Code, name string, d *durationpb.Duration, none, least, most time.Duration,
+) (time.Duration, error) {
 	if d == nil {
 		return none, nil
 	}
 	if v := d.AsDuration(); d.IsValid() && v >= least && v <= most {
 		return v, nil
 	}
-	return 0, refuse(v2.Code_ILLEGAL_INVISIBLE_TIME, "%s %s, wanted %s to %s", name, d.AsDuration(), least, most)
+	return 0, refuse(code, "%s %s, wanted %s to %s", name, d.AsDuration(), least, most)
+}
+
+// invisible is for how long a message is to be hidden.
+func invisible(d *durationpb.Duration) (time.Duration, error) {
+	return duration(v2.Code_ILLEGAL_INVISIBLE_TIME, "invisible", d, defaultInvisible, leastInvisible, mostInvisible)
 }
 
 // popHeader checks a receive.
 func (d *door) popHeader(in *v1.ReceiveRequest) (*protocol.PopMessageRequestHeader, error) {
-	wait, err := duration("wait", in.GetWait(), 0, 0, maxWait)
+	wait, err := duration(v2.Code_ILLEGAL_POLLING_TIME, "wait", in.GetWait(), 0, 0, maxWait)
 	if err != nil {
 		return nil, err
 	}
-	invisible, err := duration("invisible", in.GetInvisible(), defaultInvisible, leastInvisible, mostInvisible)
+	invisible, err := invisible(in.GetInvisible())
 	if err != nil {
 		return nil, err
 	}

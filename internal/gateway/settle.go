@@ -114,7 +114,7 @@ func (d *door) Ack(ctx context.Context, in *v1.AckRequest) (*v1.SettleResponse, 
 }
 
 func (d *door) Nack(ctx context.Context, in *v1.NackRequest) (*v1.SettleResponse, error) {
-	delay, err := duration("delay", in.GetDelay(), 0, 0, mostInvisible)
+	delay, err := duration(v2.Code_ILLEGAL_INVISIBLE_TIME, "delay", in.GetDelay(), 0, 0, mostInvisible)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (d *door) Nack(ctx context.Context, in *v1.NackRequest) (*v1.SettleResponse
 }
 
 func (d *door) Extend(ctx context.Context, in *v1.ExtendRequest) (*v1.SettleResponse, error) {
-	invisible, err := duration("invisible", in.GetInvisible(), defaultInvisible, leastInvisible, mostInvisible)
+	invisible, err := invisible(in.GetInvisible())
 	if err != nil {
 		return nil, err
 	}

@@ -64,8 +64,7 @@ func (d *door) listTopics(ctx context.Context, from, count int32) (*v1.ListTopic
 	}
 	out := &v1.ListTopicsResponse{}
 	for _, name := range slices.Sorted(maps.Keys(all.TopicConfigTable)) {
-		cfg := all.TopicConfigTable[name]
-		t := topicOf(&cfg)
+		t := topicOf(new(all.TopicConfigTable[name]))
 		t.System = slices.Contains(system.TopicList, name)
 		out.Topics = append(out.Topics, t)
 	}

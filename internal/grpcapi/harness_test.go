@@ -142,6 +142,7 @@ func newDoor(t *testing.T, change func(*Config)) *door {
 	for _, typ := range []string{typeNormal, typeFIFO, typeDelay, typeTransaction, typeMixed} {
 		b.topics[strings.ToLower(typ)] = Topic{MessageType: typ, WriteQueueNums: 8, Writable: true}
 	}
+	b.topics["readonly"] = Topic{WriteQueueNums: 8}
 	b.on(protocol.GetRouteInfoByTopic, b.route)
 	lane := remoting.NewLane(remoting.LaneConfig{Name: "all"})
 	routes := make([]remoting.Route, len(served))

@@ -233,6 +233,11 @@ func TestTransactionsAndRecall(t *testing.T) {
 		}
 	}
 
+	d.broker.on(protocol.EndTransaction, func(c *remoting.Call) {
+		c.Reply(remoting.Response{Code: protocol.SystemError, Remark: "no such transaction"})
+	})
+	wantCode(t, end("01TX", v2.TransactionResolution_COMMIT, 0), v2.Code_INVALID_TRANSACTION_ID)
+
 	recall := func(topic, handle string) *v2.RecallMessageResponse {
 		answer, err := d.client.RecallMessage(
 			as(t, "p1"),

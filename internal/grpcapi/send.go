@@ -102,7 +102,9 @@ func takenBy(topic Topic, messages []outgoing) error {
 		return err
 	}
 	if !topic.Writable || topic.WriteQueueNums <= 0 {
-		return refuse(v2.Code_FORBIDDEN, "no writable queue")
+		return refuse(v2.Code_FORBIDDEN,
+			"no writable queue: topic %s has %d for writing, topic and broker permit writing: %t",
+			first.GetTopic().GetName(), topic.WriteQueueNums, topic.Writable)
 	}
 	for i := range messages {
 		if messages[i].system.GetMessageGroup() != first.system.GetMessageGroup() {

@@ -70,6 +70,7 @@ func TestSendIsChecked(t *testing.T) {
 		{"topic blank", " ", nil, v2.Code_ILLEGAL_TOPIC, "blank"},
 		{"topic with a dollar sign", "a$b", nil, v2.Code_ILLEGAL_TOPIC, "illegal characters"},
 		{"system topic", "TBW102", nil, v2.Code_ILLEGAL_TOPIC, "system topic"},
+		{"topic for reading", "readonly", nil, v2.Code_FORBIDDEN, "no writable queue: topic readonly has 8"},
 		{"topic unknown", "nowhere", nil, v2.Code_TOPIC_NOT_FOUND, "nowhere"},
 		{"body empty", "normal", func(m *v2.Message) { m.Body = nil }, v2.Code_MESSAGE_BODY_EMPTY, "empty"},
 		{"body of the limit", "normal", func(m *v2.Message) { m.Body = make([]byte, 1000) }, v2.Code_OK, ""},

@@ -43,7 +43,10 @@ func (a *api) endTransaction(ctx context.Context, c *caller, req *v2.EndTransact
 	case v2.TransactionResolution_ROLLBACK:
 		h.CommitOrRollback = message.TransactionRollback
 	}
-	_, err := a.call(ctx, c, protocol.EndTransaction, h, nil)
+	answer, err := a.call(ctx, c, protocol.EndTransaction, h, nil)
+	if answer.Code == protocol.SystemError { // there is no such transaction
+		err = refuse(v2.Code_INVALID_TRANSACTION_ID, "%s", answer.Remark)
+	}
 	return err
 }
 

@@ -40,16 +40,14 @@ func (b *RegisterBrokerBody) EncodeCompressed() []byte {
 	plain := appendSized(nil, EncodeBody(&w.DataVersion))
 	plain = binary.BigEndian.AppendUint32(plain, uint32(len(w.TopicConfigTable)))
 	for _, name := range slices.Sorted(maps.Keys(w.TopicConfigTable)) {
-		topic := w.TopicConfigTable[name]
-		plain = appendSized(plain, appendTopicLine(nil, &topic))
+		plain = appendSized(plain, appendTopicLine(nil, new(w.TopicConfigTable[name])))
 	}
 	servers := bodyCodec{}
 	listValue(textValue)(&servers, &b.FilterServerList)
 	plain = appendSized(plain, servers.out)
 	plain = binary.BigEndian.AppendUint32(plain, uint32(len(w.TopicQueueMappingInfoMap)))
 	for _, name := range slices.Sorted(maps.Keys(w.TopicQueueMappingInfoMap)) {
-		info := w.TopicQueueMappingInfoMap[name]
-		plain = appendSized(plain, EncodeBody(&info))
+		plain = appendSized(plain, EncodeBody(new(w.TopicQueueMappingInfoMap[name])))
 	}
 	var packed bytes.Buffer
 	z, _ := zlib.NewWriterLevel(&packed, zlib.BestCompression) // the level exists

@@ -38,8 +38,7 @@ const (
 func (c *bodyCodec) timeField(name, dateName string, millis *int64) {
 	value(c, name, millis, int64Value)
 	if !c.reading {
-		date := localDate(time.UnixMilli(*millis))
-		value(c, dateName, &date, textValue)
+		value(c, dateName, new(localDate(time.UnixMilli(*millis))), textValue)
 	}
 }
 

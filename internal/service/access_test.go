@@ -345,6 +345,9 @@ func TestC142ConfigUpdates(t *testing.T) {
 		{nil, Signer{}, "kvConfigPath=/tmp/x\nlistenPort=1", protocol.NoPermission},
 		{nil, Signer{}, "authenticationEnabled=false", protocol.NoPermission},
 		{nil, Signer{}, "authFile=/tmp/x", protocol.NoPermission},
+		{nil, Signer{}, "transactionTimeout=1\nauthFile=/tmp/x", protocol.NoPermission},
+		{nil, Signer{}, "transactionTimeout=1", protocol.InvalidParameter}, // there is transactionTimeOut
+		{nil, Signer{}, "transactionTimeOut=soon", protocol.InvalidParameter},
 	} {
 		w := startWire(t, c.change)
 		before := w.svc.node.settings.load()

@@ -4,6 +4,7 @@ package service
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -149,8 +150,11 @@ func (s *settings) update(c *call) (answer, error) {
 	defer s.mu.Unlock()
 	next, err := s.load().Update(values)
 	if err != nil {
-		return answer{}, protocol.Errorf(protocol.NoPermission,
-			"nothing was changed: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		code := protocol.InvalidParameter
+		if errors.Is(err, config.ErrFixed) {
+			code = protocol.NoPermission
+		}
+		return answer{}, protocol.Errorf(code, "nothing was changed: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	s.current.Store(next)
 	for _, watch := range s.watchers {

@@ -79,8 +79,7 @@ func (s userRequests) get(_ *call, h *p.GetUserRequestHeader) (answer, error) {
 	if !ok {
 		return answer{}, nil
 	}
-	info := p.UserInfo(u)
-	return answer{Body: p.EncodeBody(&info)}, nil
+	return answer{Body: p.EncodeBody(new(p.UserInfo(u)))}, nil
 }
 
 func (s userRequests) list(_ *call, h *p.ListUsersRequestHeader) (answer, error) {
@@ -120,8 +119,7 @@ func (s userRequests) getACL(_ *call, h *p.GetAclRequestHeader) (answer, error) 
 	if err != nil || acl == nil {
 		return answer{}, err
 	}
-	info := aclInfo(acl)
-	return answer{Body: p.EncodeBody(&info)}, nil
+	return answer{Body: p.EncodeBody(new(aclInfo(acl)))}, nil
 }
 
 func (s userRequests) listACL(_ *call, h *p.ListAclsRequestHeader) (answer, error) {

@@ -131,7 +131,7 @@ const (
 	Malformed   HandleReason = "it is malformed"
 	OtherBroker HandleReason = "another broker gave it out"
 	NotGivenOut HandleReason = "nothing was given out under it"
-	Stale       HandleReason = "its message was acknowledged, renewed or received again since"
+	Stale       HandleReason = "its message was acknowledged, renewed or received again since, or its group was reset"
 )
 
 // HandleError says that a receipt handle was refused and why. Nothing was changed.
