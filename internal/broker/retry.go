@@ -155,9 +155,7 @@ func (s *Sender) copyBack(req *SendBackRequest, group *GroupConfig, retry *Topic
 		})
 		return nil
 	}
-	if level == 0 {
-		level = firstRetryLevel + int(m.ReconsumeTimes)
-	}
+	level = cmp.Or(level, firstRetryLevel+int(m.ReconsumeTimes))
 	req.deadLetter = false
 	return s.putBack(req, &m, retry.Name, rand.Int32N(group.RetryQueueNums), s.cfg.Levels.Clamp(level))
 }

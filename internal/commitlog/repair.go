@@ -3,6 +3,7 @@
 package commitlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -107,9 +108,7 @@ func scanTail(s *scanner, seg Segment) (tailState, error) {
 		if n := len(t.seg.starts); n == 0 || e.start-int64(t.seg.starts[n-1]) >= blockBytes {
 			t.seg.starts = append(t.seg.starts, uint32(e.start))
 		}
-		if t.seg.FirstMillis == 0 {
-			t.seg.FirstMillis = e.millis
-		}
+		t.seg.FirstMillis = cmp.Or(t.seg.FirstMillis, e.millis)
 		t.seg.LastMillis = e.millis
 		t.seg.End = seg.First + message.LogOffset(e.end())
 		t.index, t.kind = e.index+1, e.kind

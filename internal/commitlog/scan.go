@@ -4,6 +4,7 @@ package commitlog
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -109,9 +110,7 @@ func (s *scanner) next(verify bool) (scanned, error) {
 	if s.base == unknownPosition {
 		s.base = e.position - message.LogOffset(e.start+int64(e.prefix))
 	}
-	if s.logID == 0 {
-		s.logID = e.logID
-	}
+	s.logID = cmp.Or(s.logID, e.logID)
 	s.index = e.index + 1
 	s.off = e.end()
 	return e, nil

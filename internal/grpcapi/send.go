@@ -3,6 +3,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -116,9 +117,7 @@ func takenBy(topic Topic, messages []outgoing) error {
 
 // checkType refuses messages of another type than the topic is for. Source: DefaultTopicMessageTypeValidator.java.
 func checkType(topic, want, typ string) error {
-	if want == "" {
-		want = typeNormal
-	}
+	want = cmp.Or(want, typeNormal)
 	if want == typ || want == typeMixed || strings.HasPrefix(topic, "%RETRY%") || strings.HasPrefix(topic, "%DLQ%") {
 		return nil
 	}

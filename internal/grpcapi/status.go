@@ -3,6 +3,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ func ok() *v2.Status { return &v2.Status{Code: v2.Code_OK, Message: "OK"} }
 
 // status is a Status with the code; its text is the code's name if there is none.
 func status(code v2.Code, text string) *v2.Status {
-	if text == "" {
-		text = code.String()
-	}
-	return &v2.Status{Code: code, Message: text}
+	return &v2.Status{Code: code, Message: cmp.Or(text, code.String())}
 }
 
 // statusOf is the Status that tells a client of an error.
