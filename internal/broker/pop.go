@@ -142,7 +142,7 @@ func (p *Popper) Run(ctx context.Context) error {
 func (p *Popper) Disconnected(peer uint64) { p.holds.disconnected(peer) }
 
 // Pop answers req, or lets it wait when there is nothing to receive. It does not block, but for reading from
-// disk. Errors given to Done: *Refusal, *filter.UnsupportedError, ErrCanceled, those of store.Append, and what keeps
+// disk. Errors given to Done: *Refusal, ErrCanceled, those of store.Append, and what keeps
 // the store from reading its index.
 func (p *Popper) Pop(req *PopRequest) { p.start(req, false) }
 

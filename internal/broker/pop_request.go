@@ -312,9 +312,9 @@ func (p *Popper) prepare(req *PopRequest) error {
 		return forbiddenTopic(group.Name, req.Topic)
 	}
 	if req.sub == nil {
-		sub, err := parseFilter(p.cfg.Filters, req.Filter.Text, req.Filter.Type)
+		sub, err := p.cfg.Filters.Parse(req.Filter.Text, req.Filter.Type)
 		if err != nil {
-			return err
+			return refuse(SubscriptionIllegal, "parse the consumer's subscription failed: %w", err)
 		}
 		req.sub = sub
 	}

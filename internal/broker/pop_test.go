@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/roquetmq/roquet/internal/broker/filter"
 	"github.com/roquetmq/roquet/internal/broker/pop"
 )
 
@@ -31,6 +33,27 @@ func (w *popWorld) pops(change ...func(*PopRequest)) chan popAnswer {
 	}
 	w.popper.Pop(req)
 	return got
+}
+
+// A receive whose filter's type is switched off, or is none, is told that it is the filter, as by the original: to gRPC
+// and REST clients that is not the server's fault, as a pull's SYSTEM_ERROR would be.
+func TestPopByOtherTypes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		filters := filter.NewCache()
+		filters.SetSQL(false)
+		w := openPopWorld(t, newMemStore(), func(c *PopperConfig) { c.Filters = filters })
+		w.start()
+		defer func() { w.stop() }()
+		w.topic(t, "T", 1)
+		w.group(t, "g")
+		for _, exprType := range []string{"SQL92", "NOPE"} {
+			got := <-w.pops(func(req *PopRequest) { req.Filter = PullExpression{Text: "a = 1", Type: exprType} })
+			if !errors.Is(got.err, SubscriptionIllegal) || !strings.Contains(got.err.Error(), exprType) {
+				t.Errorf("%s: %v", exprType, got.err)
+			}
+		}
+	})
 }
 
 // TestTenThousandWaitingReceives: they cost their bookkeeping alone, and each message goes to one of them.
