@@ -108,12 +108,12 @@ func (f field) parse(text string) (any, error) {
 		d, err := time.ParseDuration(text)
 		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s", err
 	case kind == "timestamp":
-		if d, err := time.ParseDuration(text); err == nil {
+		if d, err := time.ParseDuration(text); err == nil && f.fd.Name() != "deliver_at" {
 			return time.Now().Add(-d), nil
 		}
 		if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
 			return nil, fmt.Errorf(
-				"%q is neither a time such as 2026-12-24T18:00:00Z nor a while ago such as 90m",
+				"%q is neither a time such as 2026-12-24T18:00:00Z nor, of the past, a while ago such as 90m",
 				text,
 			)
 		}

@@ -46,7 +46,7 @@ const (
 // Messages: publishing, receiving, settling what was received, looking without receiving.
 type MessageServiceClient interface {
 	// Publish stores a message; the answer comes when it is durable. A body of any other type than JSON is the message
-	// itself, with the headers Roquet-Tag, Roquet-Keys, Roquet-Group, Roquet-Delay and Roquet-Property-NAME.
+	// itself, with the headers Roquet-Tag, -Keys, -Group, -Delay, -Priority and -Property-NAME.
 	Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResult, error)
 	// PublishBatch stores messages, each on its own: there is a result for each. As application/x-ndjson the request has a
 	// message a line, and the answer a result a line.
@@ -268,7 +268,7 @@ func (c *messageServiceClient) TraceMessage(ctx context.Context, in *TraceMessag
 // Messages: publishing, receiving, settling what was received, looking without receiving.
 type MessageServiceServer interface {
 	// Publish stores a message; the answer comes when it is durable. A body of any other type than JSON is the message
-	// itself, with the headers Roquet-Tag, Roquet-Keys, Roquet-Group, Roquet-Delay and Roquet-Property-NAME.
+	// itself, with the headers Roquet-Tag, -Keys, -Group, -Delay, -Priority and -Property-NAME.
 	Publish(context.Context, *PublishRequest) (*PublishResult, error)
 	// PublishBatch stores messages, each on its own: there is a result for each. As application/x-ndjson the request has a
 	// message a line, and the answer a result a line.
