@@ -246,8 +246,8 @@ func (t *Topics) afterExample(topic, defaultTopic string, queueNums, sysFlag int
 	}, nil
 }
 
-// EnsureRetry creates the retry topic of group with queueNums queues, readable and writable, for units if
-// unit; order sets its order flag. Source: TopicConfigManager.java createTopicInSendMessageBackMethod. Known difference: the order
+// EnsureRetry creates the retry topic of group with queueNums queues, readable and writable, for units if unit; order
+// sets its order flag. Source: TopicConfigManager.java createTopicInSendMessageBackMethod. Known difference: the order
 // flag stays once it is set, where there it follows the last heartbeat.
 func (t *Topics) EnsureRetry(group string, queueNums int32, unit, order bool, done func(*TopicConfig, error)) {
 	sysFlag := int32(0)
