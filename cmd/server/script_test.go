@@ -75,7 +75,8 @@ func setup(env *testscript.Env) error {
 	go func() { ended <- svc.Run(ctx) }()
 	select {
 	case <-svc.Listening():
-	case err = <-ended:
+	case err = <-ended: // somebody took a port meanwhile
+		ended <- err // for stop, which would wait for it for ever
 	}
 	stop := sync.OnceValue(func() error { cancel(); return <-ended })
 	env.Defer(func() {
