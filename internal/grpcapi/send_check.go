@@ -79,7 +79,7 @@ func (m *outgoing) check(a *api, now time.Time) error {
 	if delay := at.AsTime().Sub(now); at != nil && delay > a.cfg.MaxDelay {
 		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME,
 			"the max delay time of message is too large, max is %d ms, asked for %d ms",
-			a.cfg.MaxDelay.Milliseconds(), delay.Milliseconds())
+			a.cfg.MaxDelay.Milliseconds(), at.AsTime().UnixMilli()-now.UnixMilli())
 	} else if at.GetSeconds() < 0 {
 		return refuse(v2.Code_ILLEGAL_DELIVERY_TIME,
 			"the delivery time of message is negative: %d ms", at.AsTime().UnixMilli())

@@ -115,6 +115,9 @@ func TestSendIsChecked(t *testing.T) {
 		{"delay too long", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
 			s.DeliveryTimestamp = timestamppb.New(time.Now().Add(40*24*time.Hour + time.Minute))
 		}), v2.Code_ILLEGAL_DELIVERY_TIME, "too large"},
+		{"delivery in 9999, farther than a duration reaches", "delay", typed(v2.MessageType_DELAY, func(s *v2.SystemProperties) {
+			s.DeliveryTimestamp = &timestamppb.Timestamp{Seconds: 253402300799}
+		}), v2.Code_ILLEGAL_DELIVERY_TIME, "asked for 251"},
 		{"priority negative", "priority", typed(v2.MessageType_PRIORITY, func(s *v2.SystemProperties) {
 			s.Priority = proto.Int32(-1)
 		}), v2.Code_BAD_REQUEST, "-1, wanted 0 or more"},
