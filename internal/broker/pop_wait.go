@@ -133,7 +133,8 @@ func (p *Popper) wakeUp(s *popShare, id int32, limit int) {
 		}
 	}
 	w.mu.Unlock()
-	for _, req := range slices.Backward(turn) {
+	slices.SortFunc(turn, func(a, b *PopRequest) int { return a.started.Compare(b.started) })
+	for _, req := range turn {
 		req.held.waiter.Wake(&req.held.waiter) // gives the request away
 	}
 }
@@ -168,14 +169,22 @@ func (w *popWaits) benchLocked(key popBenchKey, create bool) *popBench {
 	return b
 }
 
-// link seats a receive: at the end, or at the front when it waited before.
+// link seats a receive before those that came later, for it may have waited before.
 func (b *popBench) link(req *PopRequest) {
-	req.seat.bench = b
-	if req.woken {
-		req.seat.at = b.seats.PushFront(req)
-	} else {
-		req.seat.at = b.seats.PushBack(req)
+	later := func(at *list.Element) bool {
+		other, _ := at.Value.(*PopRequest)
+		return other.started.After(req.started)
 	}
+	req.seat.bench = b
+	if last := b.seats.Back(); last == nil || !later(last) {
+		req.seat.at = b.seats.PushBack(req)
+		return
+	}
+	at := b.seats.Front()
+	for !later(at) {
+		at = at.Next()
+	}
+	req.seat.at = b.seats.InsertBefore(req, at)
 }
 
 func (b *popBench) unlink(req *PopRequest) {

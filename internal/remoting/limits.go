@@ -25,7 +25,7 @@ type Limits struct {
 	CallTimeout      time.Duration // deadline of native calls, which carry none (2.5 s; clients wait 3)
 	DrainTimeout     time.Duration // at the end, for calls in flight and untaken answers (5 s)
 	FaultDelay       time.Duration // new connections of who misbehaved wait this for each fault (100 ms); see tarpit
-	KeepAliveTimeout time.Duration // a peer that vanished without a word is noticed after this (45 s)
+	KeepAliveTimeout time.Duration // until a vanished peer is noticed; twice, if just then sent to (29 s)
 }
 
 // squeezedOutBytes is what replaces SoftOutBytes while OutMemoryBytes is exceeded.
@@ -46,5 +46,5 @@ func (l *Limits) setDefaults() {
 	l.CallTimeout = cmp.Or(l.CallTimeout, 2500*time.Millisecond)
 	l.DrainTimeout = cmp.Or(l.DrainTimeout, 5*time.Second)
 	l.FaultDelay = cmp.Or(l.FaultDelay, 100*time.Millisecond)
-	l.KeepAliveTimeout = cmp.Or(l.KeepAliveTimeout, 45*time.Second)
+	l.KeepAliveTimeout = cmp.Or(l.KeepAliveTimeout, 29*time.Second)
 }
