@@ -177,7 +177,7 @@ func (t *Transactions) parked(half transaction.Half, group string, m *message.Me
 		t.logger.Warn("half message could not be parked, trying again", "topic", half.Topic,
 			"queue_offset", half.Offset, "error", err)
 	} else {
-		t.logger.Error("nobody decided about a half message, it is parked; request code 323 with this id resumes it",
+		t.logger.Error("nobody decided about a half message, it is parked: roquet transaction resume takes it up",
 			"topic", half.Topic, "group", group, "checks", half.Checks,
 			"age", time.Since(time.UnixMilli(half.Since)).Truncate(time.Millisecond),
 			"message_id", message.OffsetMsgID(m.StoreHost, m.LogOffset), "parking_topic", TransCheckMaxTimeTopic)

@@ -294,7 +294,7 @@ func (t *Transactions) late(req *EndRequest) error {
 	parked, _ := t.log.ByKey(TransCheckMaxTimeTopic, key, true, 1, 0, math.MaxInt64) // not found: it was rolled back
 	if len(parked) > 0 {
 		return refuse(IllegalOperation, "nobody decided about the transaction in time, it was moved to %s: "+
-			"resume it with RESUME_CHECK_HALF_MESSAGE (323) and msgId %s",
+			"resume it with roquet transaction resume, or RESUME_CHECK_HALF_MESSAGE (323), and msgId %s",
 			TransCheckMaxTimeTopic, message.OffsetMsgID(parked[0].StoreHost(), parked[0].LogOffset()))
 	}
 	if req.Decision == Rollback {

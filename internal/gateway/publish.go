@@ -218,6 +218,14 @@ func (d *door) RollbackTransaction(
 	return d.endTransaction(ctx, in.GetTopic(), in.GetTransactionId(), message.TransactionRollback)
 }
 
+func (d *door) ResumeTransaction(
+	ctx context.Context, in *v1.ResumeTransactionRequest,
+) (*v1.TransactionResponse, error) {
+	h := &protocol.ResumeCheckHalfMessageRequestHeader{MsgID: in.GetMessageId()}
+	_, err := d.change(ctx, protocol.ResumeCheckHalfMessage, h, nil)
+	return &v1.TransactionResponse{}, err
+}
+
 // nowhere as the place of a half message lets the broker find it by topic and id.
 const nowhere = -1
 

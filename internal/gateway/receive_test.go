@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/roquetmq/roquet/internal/config"
+	"github.com/roquetmq/roquet/internal/message"
+	"github.com/roquetmq/roquet/internal/protocol"
 )
 
 func handles(list ...string) string {
@@ -466,6 +468,38 @@ func TestMessagesKeepTheirTrace(t *testing.T) {
 		if !slices.Equal(got, []string{parent, "a=1,b=2", "user=J%C3%BCrgen"}) {
 			t.Errorf("message %d has %q", i, got)
 		}
+	}
+}
+
+// A transaction about which nobody decided in time is parked, is refused with what resumes it, and can be decided then.
+func TestParkedTransactionResumes(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	set := func(values string) {
+		r.do(http.MethodPatch, "/v1/config", `{"values":{`+values+`}}`, asJSON).want(http.StatusOK)
+	}
+	set(`"transactionTimeOut":"20","transactionCheckInterval":"20","transactionCheckMax":"1"`)
+	r.do(http.MethodPut, "/v1/topics/t", "").want(http.StatusOK)
+	hb := &protocol.HeartbeatData{ClientID: "c", ProducerDataSet: []protocol.ProducerData{{GroupName: "p"}}}
+	r.call(protocol.HeartBeat, nil, protocol.EncodeBody(hb)) // and does not answer when it is asked
+	r.call(protocol.SendMessageV2, &protocol.SendMessageRequestHeader{
+		ProducerGroup: "p", Topic: "t", DefaultTopic: "TBW102", DefaultTopicQueueNums: 4, BornTimestamp: 1,
+		SysFlag: message.TransactionPrepared, Properties: "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01U1\x02",
+	}, []byte("half"))
+	const parking = "/v1/topics/TRANS_CHECK_MAX_TIME_TOPIC/queues/0/messages"
+	for parked := r.get(parking); !strings.Contains(string(parked.body), `"half"`); parked = r.get(parking) {
+		continue // not yet
+	}
+	late := r.post("/v1/transactions/U1:commit?topic=t", "").want(http.StatusConflict).text("message")
+	_, id, _ := strings.Cut(late, "msgId ")
+	set(`"transactionTimeOut":"3600000"`)
+	resume := "/v1/transactions/" + id + ":resume"
+	r.post(resume, "").want(http.StatusOK)
+	r.post(resume, "").want(http.StatusBadRequest)
+	r.post("/v1/transactions/no:resume", "").refused(http.StatusBadRequest, "BAD_REQUEST")
+	r.post("/v1/transactions/U1:commit?topic=t", "").want(http.StatusOK)
+	if a := r.receive("g", "t", `{"wait":"10s"}`); a.text("messages.0.text") != "half" {
+		t.Errorf("received %s, refused before: %s", a.body, late)
 	}
 }
 

@@ -931,7 +931,53 @@ func (x *RollbackTransactionRequest) GetTopic() string {
 	return ""
 }
 
-// The transaction has ended.
+// Which transaction.
+type ResumeTransactionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the parked message, which the log of the broker and the refusal of a decision name.
+	MessageId     string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTransactionRequest) Reset() {
+	*x = ResumeTransactionRequest{}
+	mi := &file_roquet_v1_message_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTransactionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTransactionRequest) ProtoMessage() {}
+
+func (x *ResumeTransactionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roquet_v1_message_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTransactionRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTransactionRequest) Descriptor() ([]byte, []int) {
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ResumeTransactionRequest) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+// The transaction has ended, or was resumed.
 type TransactionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -940,7 +986,7 @@ type TransactionResponse struct {
 
 func (x *TransactionResponse) Reset() {
 	*x = TransactionResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[9]
+	mi := &file_roquet_v1_message_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +998,7 @@ func (x *TransactionResponse) String() string {
 func (*TransactionResponse) ProtoMessage() {}
 
 func (x *TransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[9]
+	mi := &file_roquet_v1_message_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1011,7 @@ func (x *TransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionResponse.ProtoReflect.Descriptor instead.
 func (*TransactionResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{9}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{10}
 }
 
 // Which message to take back.
@@ -981,7 +1027,7 @@ type RecallRequest struct {
 
 func (x *RecallRequest) Reset() {
 	*x = RecallRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[10]
+	mi := &file_roquet_v1_message_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1039,7 @@ func (x *RecallRequest) String() string {
 func (*RecallRequest) ProtoMessage() {}
 
 func (x *RecallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[10]
+	mi := &file_roquet_v1_message_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1052,7 @@ func (x *RecallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecallRequest.ProtoReflect.Descriptor instead.
 func (*RecallRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{10}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RecallRequest) GetTopic() string {
@@ -1034,7 +1080,7 @@ type RecallResponse struct {
 
 func (x *RecallResponse) Reset() {
 	*x = RecallResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[11]
+	mi := &file_roquet_v1_message_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1092,7 @@ func (x *RecallResponse) String() string {
 func (*RecallResponse) ProtoMessage() {}
 
 func (x *RecallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[11]
+	mi := &file_roquet_v1_message_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1105,7 @@ func (x *RecallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecallResponse.ProtoReflect.Descriptor instead.
 func (*RecallResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{11}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RecallResponse) GetMessageId() string {
@@ -1095,7 +1141,7 @@ type ReceiveRequest struct {
 
 func (x *ReceiveRequest) Reset() {
 	*x = ReceiveRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[12]
+	mi := &file_roquet_v1_message_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1153,7 @@ func (x *ReceiveRequest) String() string {
 func (*ReceiveRequest) ProtoMessage() {}
 
 func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[12]
+	mi := &file_roquet_v1_message_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1166,7 @@ func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveRequest.ProtoReflect.Descriptor instead.
 func (*ReceiveRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{12}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReceiveRequest) GetGroup() string {
@@ -1212,7 +1258,7 @@ type ReceiveResponse struct {
 
 func (x *ReceiveResponse) Reset() {
 	*x = ReceiveResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[13]
+	mi := &file_roquet_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1270,7 @@ func (x *ReceiveResponse) String() string {
 func (*ReceiveResponse) ProtoMessage() {}
 
 func (x *ReceiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[13]
+	mi := &file_roquet_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1283,7 @@ func (x *ReceiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveResponse.ProtoReflect.Descriptor instead.
 func (*ReceiveResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReceiveResponse) GetMessages() []*Message {
@@ -1271,7 +1317,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[14]
+	mi := &file_roquet_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1329,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[14]
+	mi := &file_roquet_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1342,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StreamRequest) GetGroup() string {
@@ -1383,7 +1429,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[15]
+	mi := &file_roquet_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1441,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[15]
+	mi := &file_roquet_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1454,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AckRequest) GetGroup() string {
@@ -1440,7 +1486,7 @@ type NackRequest struct {
 
 func (x *NackRequest) Reset() {
 	*x = NackRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[16]
+	mi := &file_roquet_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1498,7 @@ func (x *NackRequest) String() string {
 func (*NackRequest) ProtoMessage() {}
 
 func (x *NackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[16]
+	mi := &file_roquet_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1511,7 @@ func (x *NackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NackRequest.ProtoReflect.Descriptor instead.
 func (*NackRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NackRequest) GetGroup() string {
@@ -1504,7 +1550,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[17]
+	mi := &file_roquet_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1562,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[17]
+	mi := &file_roquet_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1575,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExtendRequest) GetGroup() string {
@@ -1566,7 +1612,7 @@ type DeadLetterRequest struct {
 
 func (x *DeadLetterRequest) Reset() {
 	*x = DeadLetterRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[18]
+	mi := &file_roquet_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1624,7 @@ func (x *DeadLetterRequest) String() string {
 func (*DeadLetterRequest) ProtoMessage() {}
 
 func (x *DeadLetterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[18]
+	mi := &file_roquet_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1637,7 @@ func (x *DeadLetterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterRequest.ProtoReflect.Descriptor instead.
 func (*DeadLetterRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeadLetterRequest) GetGroup() string {
@@ -1619,7 +1665,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[19]
+	mi := &file_roquet_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1677,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[19]
+	mi := &file_roquet_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1690,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -1667,7 +1713,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_roquet_v1_message_proto_msgTypes[20]
+	mi := &file_roquet_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1725,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[20]
+	mi := &file_roquet_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1738,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SettleResult) GetReceiptHandle() string {
@@ -1726,7 +1772,7 @@ type BrowseQueueRequest struct {
 
 func (x *BrowseQueueRequest) Reset() {
 	*x = BrowseQueueRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[21]
+	mi := &file_roquet_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1784,7 @@ func (x *BrowseQueueRequest) String() string {
 func (*BrowseQueueRequest) ProtoMessage() {}
 
 func (x *BrowseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[21]
+	mi := &file_roquet_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1797,7 @@ func (x *BrowseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowseQueueRequest.ProtoReflect.Descriptor instead.
 func (*BrowseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BrowseQueueRequest) GetTopic() string {
@@ -1799,7 +1845,7 @@ type BrowseResponse struct {
 
 func (x *BrowseResponse) Reset() {
 	*x = BrowseResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[22]
+	mi := &file_roquet_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1857,7 @@ func (x *BrowseResponse) String() string {
 func (*BrowseResponse) ProtoMessage() {}
 
 func (x *BrowseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[22]
+	mi := &file_roquet_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1870,7 @@ func (x *BrowseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowseResponse.ProtoReflect.Descriptor instead.
 func (*BrowseResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BrowseResponse) GetMessages() []*Message {
@@ -1874,7 +1920,7 @@ type FindMessagesRequest struct {
 
 func (x *FindMessagesRequest) Reset() {
 	*x = FindMessagesRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[23]
+	mi := &file_roquet_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +1932,7 @@ func (x *FindMessagesRequest) String() string {
 func (*FindMessagesRequest) ProtoMessage() {}
 
 func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[23]
+	mi := &file_roquet_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +1945,7 @@ func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesRequest.ProtoReflect.Descriptor instead.
 func (*FindMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FindMessagesRequest) GetTopic() string {
@@ -1948,7 +1994,7 @@ type FindMessagesResponse struct {
 
 func (x *FindMessagesResponse) Reset() {
 	*x = FindMessagesResponse{}
-	mi := &file_roquet_v1_message_proto_msgTypes[24]
+	mi := &file_roquet_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2006,7 @@ func (x *FindMessagesResponse) String() string {
 func (*FindMessagesResponse) ProtoMessage() {}
 
 func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[24]
+	mi := &file_roquet_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2019,7 @@ func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesResponse.ProtoReflect.Descriptor instead.
 func (*FindMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FindMessagesResponse) GetMessages() []*Message {
@@ -1996,7 +2042,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[25]
+	mi := &file_roquet_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2054,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[25]
+	mi := &file_roquet_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2067,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetMessageRequest) GetId() string {
@@ -2049,7 +2095,7 @@ type TraceMessageRequest struct {
 
 func (x *TraceMessageRequest) Reset() {
 	*x = TraceMessageRequest{}
-	mi := &file_roquet_v1_message_proto_msgTypes[26]
+	mi := &file_roquet_v1_message_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2107,7 @@ func (x *TraceMessageRequest) String() string {
 func (*TraceMessageRequest) ProtoMessage() {}
 
 func (x *TraceMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roquet_v1_message_proto_msgTypes[26]
+	mi := &file_roquet_v1_message_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2120,7 @@ func (x *TraceMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceMessageRequest.ProtoReflect.Descriptor instead.
 func (*TraceMessageRequest) Descriptor() ([]byte, []int) {
-	return file_roquet_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_roquet_v1_message_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TraceMessageRequest) GetId() string {
@@ -2167,7 +2213,10 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\"Y\n" +
 	"\x1aRollbackTransactionRequest\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\tR\rtransactionId\x12\x14\n" +
-	"\x05topic\x18\x02 \x01(\tR\x05topic\"\x15\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\"9\n" +
+	"\x18ResumeTransactionRequest\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\"\x15\n" +
 	"\x13TransactionResponse\"J\n" +
 	"\rRecallRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12#\n" +
@@ -2244,13 +2293,14 @@ const file_roquet_v1_message_proto_rawDesc = "" +
 	"\x14ACK_MODE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
 	"\x06MANUAL\x10\x01\x12\b\n" +
-	"\x04AUTO\x10\x022\xf9\b\n" +
+	"\x04AUTO\x10\x022\xd3\t\n" +
 	"\x0eMessageService\x12>\n" +
 	"\aPublish\x12\x19.roquet.v1.PublishRequest\x1a\x18.roquet.v1.PublishResult\x12O\n" +
 	"\fPublishBatch\x12\x1e.roquet.v1.PublishBatchRequest\x1a\x1f.roquet.v1.PublishBatchResponse\x12>\n" +
 	"\aPrepare\x12\x19.roquet.v1.PrepareRequest\x1a\x18.roquet.v1.PublishResult\x12X\n" +
 	"\x11CommitTransaction\x12#.roquet.v1.CommitTransactionRequest\x1a\x1e.roquet.v1.TransactionResponse\x12\\\n" +
-	"\x13RollbackTransaction\x12%.roquet.v1.RollbackTransactionRequest\x1a\x1e.roquet.v1.TransactionResponse\x12=\n" +
+	"\x13RollbackTransaction\x12%.roquet.v1.RollbackTransactionRequest\x1a\x1e.roquet.v1.TransactionResponse\x12X\n" +
+	"\x11ResumeTransaction\x12#.roquet.v1.ResumeTransactionRequest\x1a\x1e.roquet.v1.TransactionResponse\x12=\n" +
 	"\x06Recall\x12\x18.roquet.v1.RecallRequest\x1a\x19.roquet.v1.RecallResponse\x12@\n" +
 	"\aReceive\x12\x19.roquet.v1.ReceiveRequest\x1a\x1a.roquet.v1.ReceiveResponse\x128\n" +
 	"\x06Stream\x12\x18.roquet.v1.StreamRequest\x1a\x12.roquet.v1.Message0\x01\x127\n" +
@@ -2278,7 +2328,7 @@ func file_roquet_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_roquet_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_roquet_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_roquet_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_roquet_v1_message_proto_goTypes = []any{
 	(AckMode)(0),                       // 0: roquet.v1.AckMode
 	(*NewMessage)(nil),                 // 1: roquet.v1.NewMessage
@@ -2290,92 +2340,95 @@ var file_roquet_v1_message_proto_goTypes = []any{
 	(*PrepareRequest)(nil),             // 7: roquet.v1.PrepareRequest
 	(*CommitTransactionRequest)(nil),   // 8: roquet.v1.CommitTransactionRequest
 	(*RollbackTransactionRequest)(nil), // 9: roquet.v1.RollbackTransactionRequest
-	(*TransactionResponse)(nil),        // 10: roquet.v1.TransactionResponse
-	(*RecallRequest)(nil),              // 11: roquet.v1.RecallRequest
-	(*RecallResponse)(nil),             // 12: roquet.v1.RecallResponse
-	(*ReceiveRequest)(nil),             // 13: roquet.v1.ReceiveRequest
-	(*ReceiveResponse)(nil),            // 14: roquet.v1.ReceiveResponse
-	(*StreamRequest)(nil),              // 15: roquet.v1.StreamRequest
-	(*AckRequest)(nil),                 // 16: roquet.v1.AckRequest
-	(*NackRequest)(nil),                // 17: roquet.v1.NackRequest
-	(*ExtendRequest)(nil),              // 18: roquet.v1.ExtendRequest
-	(*DeadLetterRequest)(nil),          // 19: roquet.v1.DeadLetterRequest
-	(*SettleResponse)(nil),             // 20: roquet.v1.SettleResponse
-	(*SettleResult)(nil),               // 21: roquet.v1.SettleResult
-	(*BrowseQueueRequest)(nil),         // 22: roquet.v1.BrowseQueueRequest
-	(*BrowseResponse)(nil),             // 23: roquet.v1.BrowseResponse
-	(*FindMessagesRequest)(nil),        // 24: roquet.v1.FindMessagesRequest
-	(*FindMessagesResponse)(nil),       // 25: roquet.v1.FindMessagesResponse
-	(*GetMessageRequest)(nil),          // 26: roquet.v1.GetMessageRequest
-	(*TraceMessageRequest)(nil),        // 27: roquet.v1.TraceMessageRequest
-	nil,                                // 28: roquet.v1.NewMessage.PropertiesEntry
-	nil,                                // 29: roquet.v1.Message.PropertiesEntry
-	(*timestamppb.Timestamp)(nil),      // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 31: google.protobuf.Duration
-	(MessageType)(0),                   // 32: roquet.v1.MessageType
-	(*Error)(nil),                      // 33: roquet.v1.Error
+	(*ResumeTransactionRequest)(nil),   // 10: roquet.v1.ResumeTransactionRequest
+	(*TransactionResponse)(nil),        // 11: roquet.v1.TransactionResponse
+	(*RecallRequest)(nil),              // 12: roquet.v1.RecallRequest
+	(*RecallResponse)(nil),             // 13: roquet.v1.RecallResponse
+	(*ReceiveRequest)(nil),             // 14: roquet.v1.ReceiveRequest
+	(*ReceiveResponse)(nil),            // 15: roquet.v1.ReceiveResponse
+	(*StreamRequest)(nil),              // 16: roquet.v1.StreamRequest
+	(*AckRequest)(nil),                 // 17: roquet.v1.AckRequest
+	(*NackRequest)(nil),                // 18: roquet.v1.NackRequest
+	(*ExtendRequest)(nil),              // 19: roquet.v1.ExtendRequest
+	(*DeadLetterRequest)(nil),          // 20: roquet.v1.DeadLetterRequest
+	(*SettleResponse)(nil),             // 21: roquet.v1.SettleResponse
+	(*SettleResult)(nil),               // 22: roquet.v1.SettleResult
+	(*BrowseQueueRequest)(nil),         // 23: roquet.v1.BrowseQueueRequest
+	(*BrowseResponse)(nil),             // 24: roquet.v1.BrowseResponse
+	(*FindMessagesRequest)(nil),        // 25: roquet.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),       // 26: roquet.v1.FindMessagesResponse
+	(*GetMessageRequest)(nil),          // 27: roquet.v1.GetMessageRequest
+	(*TraceMessageRequest)(nil),        // 28: roquet.v1.TraceMessageRequest
+	nil,                                // 29: roquet.v1.NewMessage.PropertiesEntry
+	nil,                                // 30: roquet.v1.Message.PropertiesEntry
+	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 32: google.protobuf.Duration
+	(MessageType)(0),                   // 33: roquet.v1.MessageType
+	(*Error)(nil),                      // 34: roquet.v1.Error
 }
 var file_roquet_v1_message_proto_depIdxs = []int32{
-	30, // 0: roquet.v1.NewMessage.deliver_at:type_name -> google.protobuf.Timestamp
-	31, // 1: roquet.v1.NewMessage.delay:type_name -> google.protobuf.Duration
-	28, // 2: roquet.v1.NewMessage.properties:type_name -> roquet.v1.NewMessage.PropertiesEntry
-	32, // 3: roquet.v1.Message.message_type:type_name -> roquet.v1.MessageType
-	30, // 4: roquet.v1.Message.deliver_at:type_name -> google.protobuf.Timestamp
-	29, // 5: roquet.v1.Message.properties:type_name -> roquet.v1.Message.PropertiesEntry
-	30, // 6: roquet.v1.Message.born:type_name -> google.protobuf.Timestamp
-	30, // 7: roquet.v1.Message.stored:type_name -> google.protobuf.Timestamp
+	31, // 0: roquet.v1.NewMessage.deliver_at:type_name -> google.protobuf.Timestamp
+	32, // 1: roquet.v1.NewMessage.delay:type_name -> google.protobuf.Duration
+	29, // 2: roquet.v1.NewMessage.properties:type_name -> roquet.v1.NewMessage.PropertiesEntry
+	33, // 3: roquet.v1.Message.message_type:type_name -> roquet.v1.MessageType
+	31, // 4: roquet.v1.Message.deliver_at:type_name -> google.protobuf.Timestamp
+	30, // 5: roquet.v1.Message.properties:type_name -> roquet.v1.Message.PropertiesEntry
+	31, // 6: roquet.v1.Message.born:type_name -> google.protobuf.Timestamp
+	31, // 7: roquet.v1.Message.stored:type_name -> google.protobuf.Timestamp
 	1,  // 8: roquet.v1.PublishRequest.message:type_name -> roquet.v1.NewMessage
 	1,  // 9: roquet.v1.PublishBatchRequest.messages:type_name -> roquet.v1.NewMessage
 	6,  // 10: roquet.v1.PublishBatchResponse.results:type_name -> roquet.v1.PublishResult
-	33, // 11: roquet.v1.PublishResult.error:type_name -> roquet.v1.Error
+	34, // 11: roquet.v1.PublishResult.error:type_name -> roquet.v1.Error
 	1,  // 12: roquet.v1.PrepareRequest.message:type_name -> roquet.v1.NewMessage
-	31, // 13: roquet.v1.ReceiveRequest.wait:type_name -> google.protobuf.Duration
-	31, // 14: roquet.v1.ReceiveRequest.invisible:type_name -> google.protobuf.Duration
+	32, // 13: roquet.v1.ReceiveRequest.wait:type_name -> google.protobuf.Duration
+	32, // 14: roquet.v1.ReceiveRequest.invisible:type_name -> google.protobuf.Duration
 	2,  // 15: roquet.v1.ReceiveResponse.messages:type_name -> roquet.v1.Message
 	0,  // 16: roquet.v1.StreamRequest.ack:type_name -> roquet.v1.AckMode
-	31, // 17: roquet.v1.StreamRequest.invisible:type_name -> google.protobuf.Duration
-	31, // 18: roquet.v1.NackRequest.delay:type_name -> google.protobuf.Duration
-	31, // 19: roquet.v1.ExtendRequest.invisible:type_name -> google.protobuf.Duration
-	21, // 20: roquet.v1.SettleResponse.results:type_name -> roquet.v1.SettleResult
-	33, // 21: roquet.v1.SettleResult.error:type_name -> roquet.v1.Error
+	32, // 17: roquet.v1.StreamRequest.invisible:type_name -> google.protobuf.Duration
+	32, // 18: roquet.v1.NackRequest.delay:type_name -> google.protobuf.Duration
+	32, // 19: roquet.v1.ExtendRequest.invisible:type_name -> google.protobuf.Duration
+	22, // 20: roquet.v1.SettleResponse.results:type_name -> roquet.v1.SettleResult
+	34, // 21: roquet.v1.SettleResult.error:type_name -> roquet.v1.Error
 	2,  // 22: roquet.v1.BrowseResponse.messages:type_name -> roquet.v1.Message
-	30, // 23: roquet.v1.FindMessagesRequest.begin:type_name -> google.protobuf.Timestamp
-	30, // 24: roquet.v1.FindMessagesRequest.end:type_name -> google.protobuf.Timestamp
+	31, // 23: roquet.v1.FindMessagesRequest.begin:type_name -> google.protobuf.Timestamp
+	31, // 24: roquet.v1.FindMessagesRequest.end:type_name -> google.protobuf.Timestamp
 	2,  // 25: roquet.v1.FindMessagesResponse.messages:type_name -> roquet.v1.Message
 	3,  // 26: roquet.v1.MessageService.Publish:input_type -> roquet.v1.PublishRequest
 	4,  // 27: roquet.v1.MessageService.PublishBatch:input_type -> roquet.v1.PublishBatchRequest
 	7,  // 28: roquet.v1.MessageService.Prepare:input_type -> roquet.v1.PrepareRequest
 	8,  // 29: roquet.v1.MessageService.CommitTransaction:input_type -> roquet.v1.CommitTransactionRequest
 	9,  // 30: roquet.v1.MessageService.RollbackTransaction:input_type -> roquet.v1.RollbackTransactionRequest
-	11, // 31: roquet.v1.MessageService.Recall:input_type -> roquet.v1.RecallRequest
-	13, // 32: roquet.v1.MessageService.Receive:input_type -> roquet.v1.ReceiveRequest
-	15, // 33: roquet.v1.MessageService.Stream:input_type -> roquet.v1.StreamRequest
-	16, // 34: roquet.v1.MessageService.Ack:input_type -> roquet.v1.AckRequest
-	17, // 35: roquet.v1.MessageService.Nack:input_type -> roquet.v1.NackRequest
-	18, // 36: roquet.v1.MessageService.Extend:input_type -> roquet.v1.ExtendRequest
-	19, // 37: roquet.v1.MessageService.DeadLetter:input_type -> roquet.v1.DeadLetterRequest
-	22, // 38: roquet.v1.MessageService.BrowseQueue:input_type -> roquet.v1.BrowseQueueRequest
-	24, // 39: roquet.v1.MessageService.FindMessages:input_type -> roquet.v1.FindMessagesRequest
-	26, // 40: roquet.v1.MessageService.GetMessage:input_type -> roquet.v1.GetMessageRequest
-	27, // 41: roquet.v1.MessageService.TraceMessage:input_type -> roquet.v1.TraceMessageRequest
-	6,  // 42: roquet.v1.MessageService.Publish:output_type -> roquet.v1.PublishResult
-	5,  // 43: roquet.v1.MessageService.PublishBatch:output_type -> roquet.v1.PublishBatchResponse
-	6,  // 44: roquet.v1.MessageService.Prepare:output_type -> roquet.v1.PublishResult
-	10, // 45: roquet.v1.MessageService.CommitTransaction:output_type -> roquet.v1.TransactionResponse
-	10, // 46: roquet.v1.MessageService.RollbackTransaction:output_type -> roquet.v1.TransactionResponse
-	12, // 47: roquet.v1.MessageService.Recall:output_type -> roquet.v1.RecallResponse
-	14, // 48: roquet.v1.MessageService.Receive:output_type -> roquet.v1.ReceiveResponse
-	2,  // 49: roquet.v1.MessageService.Stream:output_type -> roquet.v1.Message
-	20, // 50: roquet.v1.MessageService.Ack:output_type -> roquet.v1.SettleResponse
-	20, // 51: roquet.v1.MessageService.Nack:output_type -> roquet.v1.SettleResponse
-	20, // 52: roquet.v1.MessageService.Extend:output_type -> roquet.v1.SettleResponse
-	20, // 53: roquet.v1.MessageService.DeadLetter:output_type -> roquet.v1.SettleResponse
-	23, // 54: roquet.v1.MessageService.BrowseQueue:output_type -> roquet.v1.BrowseResponse
-	25, // 55: roquet.v1.MessageService.FindMessages:output_type -> roquet.v1.FindMessagesResponse
-	2,  // 56: roquet.v1.MessageService.GetMessage:output_type -> roquet.v1.Message
-	25, // 57: roquet.v1.MessageService.TraceMessage:output_type -> roquet.v1.FindMessagesResponse
-	42, // [42:58] is the sub-list for method output_type
-	26, // [26:42] is the sub-list for method input_type
+	10, // 31: roquet.v1.MessageService.ResumeTransaction:input_type -> roquet.v1.ResumeTransactionRequest
+	12, // 32: roquet.v1.MessageService.Recall:input_type -> roquet.v1.RecallRequest
+	14, // 33: roquet.v1.MessageService.Receive:input_type -> roquet.v1.ReceiveRequest
+	16, // 34: roquet.v1.MessageService.Stream:input_type -> roquet.v1.StreamRequest
+	17, // 35: roquet.v1.MessageService.Ack:input_type -> roquet.v1.AckRequest
+	18, // 36: roquet.v1.MessageService.Nack:input_type -> roquet.v1.NackRequest
+	19, // 37: roquet.v1.MessageService.Extend:input_type -> roquet.v1.ExtendRequest
+	20, // 38: roquet.v1.MessageService.DeadLetter:input_type -> roquet.v1.DeadLetterRequest
+	23, // 39: roquet.v1.MessageService.BrowseQueue:input_type -> roquet.v1.BrowseQueueRequest
+	25, // 40: roquet.v1.MessageService.FindMessages:input_type -> roquet.v1.FindMessagesRequest
+	27, // 41: roquet.v1.MessageService.GetMessage:input_type -> roquet.v1.GetMessageRequest
+	28, // 42: roquet.v1.MessageService.TraceMessage:input_type -> roquet.v1.TraceMessageRequest
+	6,  // 43: roquet.v1.MessageService.Publish:output_type -> roquet.v1.PublishResult
+	5,  // 44: roquet.v1.MessageService.PublishBatch:output_type -> roquet.v1.PublishBatchResponse
+	6,  // 45: roquet.v1.MessageService.Prepare:output_type -> roquet.v1.PublishResult
+	11, // 46: roquet.v1.MessageService.CommitTransaction:output_type -> roquet.v1.TransactionResponse
+	11, // 47: roquet.v1.MessageService.RollbackTransaction:output_type -> roquet.v1.TransactionResponse
+	11, // 48: roquet.v1.MessageService.ResumeTransaction:output_type -> roquet.v1.TransactionResponse
+	13, // 49: roquet.v1.MessageService.Recall:output_type -> roquet.v1.RecallResponse
+	15, // 50: roquet.v1.MessageService.Receive:output_type -> roquet.v1.ReceiveResponse
+	2,  // 51: roquet.v1.MessageService.Stream:output_type -> roquet.v1.Message
+	21, // 52: roquet.v1.MessageService.Ack:output_type -> roquet.v1.SettleResponse
+	21, // 53: roquet.v1.MessageService.Nack:output_type -> roquet.v1.SettleResponse
+	21, // 54: roquet.v1.MessageService.Extend:output_type -> roquet.v1.SettleResponse
+	21, // 55: roquet.v1.MessageService.DeadLetter:output_type -> roquet.v1.SettleResponse
+	24, // 56: roquet.v1.MessageService.BrowseQueue:output_type -> roquet.v1.BrowseResponse
+	26, // 57: roquet.v1.MessageService.FindMessages:output_type -> roquet.v1.FindMessagesResponse
+	2,  // 58: roquet.v1.MessageService.GetMessage:output_type -> roquet.v1.Message
+	26, // 59: roquet.v1.MessageService.TraceMessage:output_type -> roquet.v1.FindMessagesResponse
+	43, // [43:60] is the sub-list for method output_type
+	26, // [26:43] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -2399,11 +2452,11 @@ func file_roquet_v1_message_proto_init() {
 		(*Message_Body)(nil),
 	}
 	file_roquet_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
-	file_roquet_v1_message_proto_msgTypes[12].OneofWrappers = []any{
+	file_roquet_v1_message_proto_msgTypes[13].OneofWrappers = []any{
 		(*ReceiveRequest_Tag)(nil),
 		(*ReceiveRequest_Sql)(nil),
 	}
-	file_roquet_v1_message_proto_msgTypes[14].OneofWrappers = []any{
+	file_roquet_v1_message_proto_msgTypes[15].OneofWrappers = []any{
 		(*StreamRequest_Tag)(nil),
 		(*StreamRequest_Sql)(nil),
 	}
@@ -2413,7 +2466,7 @@ func file_roquet_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roquet_v1_message_proto_rawDesc), len(file_roquet_v1_message_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	MessageService_Prepare_FullMethodName             = "/roquet.v1.MessageService/Prepare"
 	MessageService_CommitTransaction_FullMethodName   = "/roquet.v1.MessageService/CommitTransaction"
 	MessageService_RollbackTransaction_FullMethodName = "/roquet.v1.MessageService/RollbackTransaction"
+	MessageService_ResumeTransaction_FullMethodName   = "/roquet.v1.MessageService/ResumeTransaction"
 	MessageService_Recall_FullMethodName              = "/roquet.v1.MessageService/Recall"
 	MessageService_Receive_FullMethodName             = "/roquet.v1.MessageService/Receive"
 	MessageService_Stream_FullMethodName              = "/roquet.v1.MessageService/Stream"
@@ -57,6 +58,9 @@ type MessageServiceClient interface {
 	CommitTransaction(ctx context.Context, in *CommitTransactionRequest, opts ...grpc.CallOption) (*TransactionResponse, error)
 	// RollbackTransaction drops a prepared message.
 	RollbackTransaction(ctx context.Context, in *RollbackTransactionRequest, opts ...grpc.CallOption) (*TransactionResponse, error)
+	// ResumeTransaction takes up a transaction again that was parked because nobody decided about it: producers are asked
+	// anew, and it can be committed and rolled back.
+	ResumeTransaction(ctx context.Context, in *ResumeTransactionRequest, opts ...grpc.CallOption) (*TransactionResponse, error)
 	// Recall takes back a message that is not due yet.
 	Recall(ctx context.Context, in *RecallRequest, opts ...grpc.CallOption) (*RecallResponse, error)
 	// Receive gives messages to a group that nobody else of it gets for a while, or waits for some; no messages is no
@@ -136,6 +140,16 @@ func (c *messageServiceClient) RollbackTransaction(ctx context.Context, in *Roll
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TransactionResponse)
 	err := c.cc.Invoke(ctx, MessageService_RollbackTransaction_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *messageServiceClient) ResumeTransaction(ctx context.Context, in *ResumeTransactionRequest, opts ...grpc.CallOption) (*TransactionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransactionResponse)
+	err := c.cc.Invoke(ctx, MessageService_ResumeTransaction_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -279,6 +293,9 @@ type MessageServiceServer interface {
 	CommitTransaction(context.Context, *CommitTransactionRequest) (*TransactionResponse, error)
 	// RollbackTransaction drops a prepared message.
 	RollbackTransaction(context.Context, *RollbackTransactionRequest) (*TransactionResponse, error)
+	// ResumeTransaction takes up a transaction again that was parked because nobody decided about it: producers are asked
+	// anew, and it can be committed and rolled back.
+	ResumeTransaction(context.Context, *ResumeTransactionRequest) (*TransactionResponse, error)
 	// Recall takes back a message that is not due yet.
 	Recall(context.Context, *RecallRequest) (*RecallResponse, error)
 	// Receive gives messages to a group that nobody else of it gets for a while, or waits for some; no messages is no
@@ -327,6 +344,9 @@ func (UnimplementedMessageServiceServer) CommitTransaction(context.Context, *Com
 }
 func (UnimplementedMessageServiceServer) RollbackTransaction(context.Context, *RollbackTransactionRequest) (*TransactionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RollbackTransaction not implemented")
+}
+func (UnimplementedMessageServiceServer) ResumeTransaction(context.Context, *ResumeTransactionRequest) (*TransactionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeTransaction not implemented")
 }
 func (UnimplementedMessageServiceServer) Recall(context.Context, *RecallRequest) (*RecallResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Recall not implemented")
@@ -467,6 +487,24 @@ func _MessageService_RollbackTransaction_Handler(srv interface{}, ctx context.Co
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MessageServiceServer).RollbackTransaction(ctx, req.(*RollbackTransactionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MessageService_ResumeTransaction_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeTransactionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MessageServiceServer).ResumeTransaction(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MessageService_ResumeTransaction_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MessageServiceServer).ResumeTransaction(ctx, req.(*ResumeTransactionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -688,6 +726,10 @@ var MessageService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RollbackTransaction",
 			Handler:    _MessageService_RollbackTransaction_Handler,
+		},
+		{
+			MethodName: "ResumeTransaction",
+			Handler:    _MessageService_ResumeTransaction_Handler,
 		},
 		{
 			MethodName: "Recall",
