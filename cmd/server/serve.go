@@ -81,8 +81,9 @@ func changedFlags(flags *pflag.FlagSet) map[string]string {
 func newLogger(w io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(cfg.Level)) // Validate has refused other names
 	options := &slog.HandlerOptions{Level: level}
+	var to slog.Handler = slog.NewTextHandler(w, options)
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		to = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(sparingLog{to, &sparingKinds{of: map[uintptr]*sparingKind{}}})
 }

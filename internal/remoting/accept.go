@@ -29,7 +29,7 @@ func (s *Server) accept(ctx context.Context, socket net.Listener, via *Listener)
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
 		}
-		s.eng.throttle.warn(s.eng.log, "could not accept a connection", slog.String("listener", via.Name),
+		s.eng.log.Warn("could not accept a connection", slog.String("listener", via.Name),
 			slog.Any("error", err), slog.Duration("pause", pause))
 		select {
 		case <-time.After(pause):
@@ -44,7 +44,7 @@ func (s *Server) accept(ctx context.Context, socket net.Listener, via *Listener)
 func (s *Server) welcome(nc net.Conn, via *Listener) {
 	from := AddrPort(nc.RemoteAddr()).Addr()
 	if err := s.doors.enter(from, s.eng.limits.MaxConns, s.eng.limits.MaxConnsPerIP); err != nil {
-		s.eng.throttle.warn(s.eng.log, "connection refused", slog.Any("remote_addr", nc.RemoteAddr()),
+		s.eng.log.Warn("connection refused", slog.Any("remote_addr", nc.RemoteAddr()),
 			slog.String("listener", via.Name), slog.Any("error", err))
 		// It is refused; there is nobody to tell that closing failed.
 		_ = nc.Close()

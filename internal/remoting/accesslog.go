@@ -5,6 +5,7 @@ package remoting
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +18,19 @@ import (
 type AccessLog struct {
 	log   *slog.Logger
 	limit atomic.Int64 // a time.Duration
-	told  throttle     // slow calls
+
+	told struct { // slow calls
+		sync.Mutex
+		until  time.Time
+		missed int
+	}
 }
 
 var _ Hook = (*AccessLog)(nil)
 
 // NewAccessLog returns the hook; calls from slow on are told at Warn, none when it is 0 or less.
 func NewAccessLog(log *slog.Logger, slow time.Duration) *AccessLog {
-	a := &AccessLog{log: log, told: throttle{most: 1, every: time.Second}}
+	a := &AccessLog{log: log}
 	a.SetSlow(slow)
 	return a
 }
@@ -39,7 +45,7 @@ func (a *AccessLog) Before(ctx context.Context, _ *Call) context.Context { retur
 func (a *AccessLog) After(ctx context.Context, c *Call, r *Response, err error) {
 	took := time.Since(c.Received)
 	if slow := time.Duration(a.limit.Load()); slow > 0 && took >= slow && !c.Held() {
-		if missed, ok := a.told.admit(time.Now()); ok {
+		if missed, ok := a.admit(time.Now()); ok {
 			a.write(ctx, slog.LevelWarn, "slow call", c, r, err, took, slog.Int("skipped_lines", missed))
 		}
 		return
@@ -47,6 +53,18 @@ func (a *AccessLog) After(ctx context.Context, c *Call, r *Response, err error) 
 	if a.log.Enabled(ctx, slog.LevelDebug) {
 		a.write(ctx, slog.LevelDebug, "call", c, r, err, took)
 	}
+}
+
+// admit reports whether a slow call may be told now, and how many were not since the last one that was.
+func (a *AccessLog) admit(now time.Time) (missed int, ok bool) {
+	a.told.Lock()
+	defer a.told.Unlock()
+	if now.Before(a.told.until) {
+		a.told.missed++
+		return 0, false
+	}
+	missed, a.told.missed, a.told.until = a.told.missed, 0, now.Add(time.Second)
+	return missed, true
 }
 
 func (a *AccessLog) write(

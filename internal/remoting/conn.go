@@ -311,6 +311,6 @@ func (c *Conn) logEnd(err error) {
 		return
 	}
 	c.eng.tarpit.blame(c.remote.Addr(), time.Now())
-	c.eng.throttle.warn(c.eng.log, "connection closed for its fault", slog.Any("remote_addr", c.remote),
+	c.eng.log.Warn("connection closed for its fault", slog.Any("remote_addr", c.remote),
 		slog.Any("error", err))
 }

@@ -37,7 +37,7 @@ type engine struct {
 
 	draining atomic.Bool
 	running  sync.WaitGroup // readers and writers
-	watch
+	tarpit   tarpit
 }
 
 // pools holds what is used for a moment and reused by any connection.
@@ -45,12 +45,6 @@ type pools struct {
 	scratch sync.Pool // *protocol.Command, decoded into
 	heads   sync.Pool // *protocol.Command, the fixed part of an answer without ext fields
 	outBufs sync.Pool // *[]byte
-}
-
-// watch is what an engine tells of itself.
-type watch struct {
-	throttle throttle
-	tarpit   tarpit
 }
 
 func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
@@ -65,7 +59,6 @@ func newEngine(reg *Registry, limits Limits, log *slog.Logger) *engine {
 			Flag: protocol.FlagResponse, Version: protocol.VersionCurrent, Language: protocol.LanguageJava,
 		}
 	}
-	e.throttle.most, e.throttle.every = 10, 10*time.Second
 	return e
 }
 
@@ -157,44 +150,6 @@ func (l *flushList) flush() {
 	l.mu.Lock()
 	l.spare = conns[:0]
 	l.mu.Unlock()
-}
-
-// throttle keeps warnings that clients can cause from filling the log.
-type throttle struct {
-	most  int // lines
-	every time.Duration
-
-	mu         sync.Mutex
-	until      time.Time
-	lines      int
-	suppressed int
-}
-
-func (t *throttle) warn(log *slog.Logger, msg string, attrs ...slog.Attr) {
-	missed, ok := t.admit(time.Now())
-	if !ok {
-		return
-	}
-	if missed > 0 {
-		attrs = append(attrs, slog.Int("suppressed_lines", missed))
-	}
-	log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
-}
-
-// admit reports whether a line may be written now and how many were not since the last window.
-func (t *throttle) admit(now time.Time) (missed int, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now.After(t.until) {
-		missed = t.suppressed
-		t.until, t.lines, t.suppressed = now.Add(t.every), 0, 0
-	}
-	if t.lines >= t.most {
-		t.suppressed++
-		return 0, false
-	}
-	t.lines++
-	return missed, true
 }
 
 // slowReader names a write that ran into its deadline.

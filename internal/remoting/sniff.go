@@ -224,6 +224,6 @@ func (s *Server) logEndOfSniffing(c *Conn, err error) {
 		return
 	}
 	s.eng.tarpit.blame(c.remote.Addr(), time.Now())
-	s.eng.throttle.warn(s.eng.log, "connection refused", slog.Any("remote_addr", c.remote),
+	s.eng.log.Warn("connection refused", slog.Any("remote_addr", c.remote),
 		slog.String("listener", c.via.Name), slog.Any("error", err))
 }
