@@ -52,6 +52,9 @@ func (p *rpc) command(r *remote) *cobra.Command {
 		panic(err)
 	}
 	words := strings.Fields(p.use)[1:]
+	for i := range words {
+		_ = p.argument(in, i).fd.Name() // a bug panics now, not when the command is used
+	}
 	args, many := cobra.ExactArgs(len(words)), strings.HasSuffix(p.use, "...") && !strings.Contains(p.use, "=")
 	if strings.HasSuffix(p.use, "...") {
 		args = cobra.MinimumNArgs(len(words))
@@ -104,17 +107,22 @@ func (r *remote) addFields(flags *pflag.FlagSet, cmd *cobra.Command, m protorefl
 
 // fill sets the fields that the arguments stand for.
 func (p *rpc) fill(in protoreflect.Message, args []string) error {
-	words := strings.Fields(p.use)[1:]
 	for i, arg := range args {
-		name := strings.ToLower(strings.Trim(words[min(i, len(words)-1)], "[]."))
-		if strings.Contains(name, "=") {
-			name = "values"
-		}
-		if err := fieldOf(in, name).Set(arg); err != nil {
+		if err := p.argument(in, i).Set(arg); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// argument is the field that an argument stands for.
+func (p *rpc) argument(in protoreflect.Message, i int) field {
+	words := strings.Fields(p.use)[1:]
+	name := strings.ToLower(strings.Trim(words[min(i, len(words)-1)], "[]."))
+	if strings.Contains(name, "=") {
+		name = "values"
+	}
+	return fieldOf(in, name)
 }
 
 func (p *rpc) run(c *call, in protoreflect.Message, args []string) error {

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,15 +104,19 @@ func optional(name string) string {
 	return name
 }
 
-// freePort is a port that was free a moment ago, 0 if there is none.
+// lastPort counts the ports that were given out.
+var lastPort atomic.Int32
+
+// freePort is a port for a server, below those that connections get, which could take it before it is bound; 0 if there is none.
 func freePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
+	for range 1000 {
+		port := 10_000 + (64*os.Getpid()+int(lastPort.Add(1)))%22_000
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	addr, _ := l.Addr().(*net.TCPAddr)
-	return addr.Port
+	return 0
 }
 
 // at is the value at a path; several values in a row are a list.

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -135,18 +136,21 @@ func (s *server) kill() {
 	_ = s.cmd.Wait() // "signal: killed" is what was asked for
 }
 
+// lastPort counts the ports that were given out.
+var lastPort atomic.Int32
+
+// freePort is a port for a server, below those that connections get, which could take it before it is bound.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 10_000 + (64*os.Getpid()+int(lastPort.Add(1)))%22_000
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal("no TCP address")
-	}
-	return addr.Port
+	t.Fatal("no free port")
+	return 0
 }
 
 // produceAndKill runs the producers until the server is killed and returns what was acknowledged.

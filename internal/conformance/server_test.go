@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,14 +187,21 @@ func dial(t testing.TB, addr string) *remoting.Client {
 	return c
 }
 
+// lastPort counts the ports that were given out.
+var lastPort atomic.Int32
+
+// freeAddr is an address for a server, with a port below those that connections get, which could take it before it is bound.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 10_000 + (64*os.Getpid()+int(lastPort.Add(1)))%22_000
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // must sends a native request that must succeed.

@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,12 +39,7 @@ type rest struct {
 // start runs a whole service on one free loopback port until the test ends.
 func start(t testing.TB, change func(*config.Config)) *rest {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	port := freePort(t)
 	cfg := config.New()
 	cfg.Metrics.PromPort = 0
 	cfg.Store.Dir = t.TempDir()
@@ -50,7 +47,7 @@ func start(t testing.TB, change func(*config.Config)) *rest {
 	cfg.Listen = config.Listen{
 		BindAddress: "127.0.0.1", MaxConns: 1000, MaxConnsPerIP: 1000, IdleTimeout: time.Minute,
 	}
-	cfg.Listen.BrokerPort, _ = strconv.Atoi(port)
+	cfg.Listen.BrokerPort = port
 	if change != nil {
 		change(cfg)
 	}
@@ -67,7 +64,7 @@ func start(t testing.TB, change func(*config.Config)) *rest {
 		cancel()
 		t.Fatal(err)
 	}
-	r := &rest{t: t, addr: net.JoinHostPort("127.0.0.1", port)}
+	r := &rest{t: t, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	r.http = &http.Client{Transport: transport}
 	r.native, err = remoting.NewClient(remoting.ClientConfig{Addr: r.addr, Language: protocol.LanguageGo})
@@ -89,6 +86,23 @@ func start(t testing.TB, change func(*config.Config)) *rest {
 	}
 	t.Cleanup(r.stop)
 	return r
+}
+
+// lastPort counts the ports that were given out.
+var lastPort atomic.Int32
+
+// freePort is a port for a server, below those that connections get, which could take it before it is bound.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 10_000 + (64*os.Getpid()+int(lastPort.Add(1)))%22_000
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
 }
 
 // answer is what a request was answered with.

@@ -6,7 +6,9 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,18 +72,21 @@ func startLogged(t *testing.T, log *slog.Logger, change func(*config.Config)) *w
 	return w
 }
 
+// lastPort counts the ports that were given out.
+var lastPort atomic.Int32
+
+// freePort is a port for a server, below those that connections get, which could take it before it is bound.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 10_000 + (64*os.Getpid()+int(lastPort.Add(1)))%22_000
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal("no TCP address")
-	}
-	return addr.Port
+	t.Fatal("no free port")
+	return 0
 }
 
 // dial makes another connection; it is closed before the service stops.
