@@ -17,12 +17,11 @@ const MaxDelayLevels = 255
 // CustomizedRetryPolicy.java.
 const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
+var defaultDelays, _ = ParseDelayLevels(DefaultDelayLevels) // read once: retries ask for it message by message
+
 // DefaultDelays are the delays of DefaultDelayLevels: how long a message rests between tries, too, when its group says
-// nothing.
-func DefaultDelays() []time.Duration {
-	levels, _ := ParseDelayLevels(DefaultDelayLevels) // they can be read
-	return levels
-}
+// nothing. The list is shared and must not be changed.
+func DefaultDelays() []time.Duration { return defaultDelays }
 
 // ParseDelayLevels reads "1s 5s 1m 2h 1d": the delays of levels 1, 2, 3 … Units are s, m, h and d.
 func ParseDelayLevels(text string) ([]time.Duration, error) {
